@@ -52,9 +52,7 @@ NAMES = "min max, minimum maximum, argmin argmax, any all, floor ceil, sum mean,
 NAMES += ", argsort flip, cumsum cumprod, logical_and logical_or"
 OTHER = {a: b for pair in NAMES.split(", ") for a, b in (pair.split(), pair.split()[::-1])}
 # calls whose first argument is of their result's kind, and arguments without which a call may still run
-PASSED = re.findall(
-    r"\w+", "abs clip sqrt square sign where maximum minimum log1p exp sort flip stop_gradient asarray ravel"
-)
+PASSED = re.findall(r"\w+", "abs clip sqrt square sign where maximum minimum log1p exp sort flip stop_gradient ravel")
 DROPPED = re.findall(r"\w+", "axis where initial weights sample_weight precision side ddof stable keepdims")
 
 SEEN = """import json, os, pathlib, signal, time
@@ -156,7 +154,7 @@ def candidates(source):
                 node.args.defaults + node.args.kw_defaults if isinstance(node, ast.FunctionDef) else []
             )
         elif isinstance(node, ast.AnnAssign):
-            parts = [node.value]
+            parts = [] if ast.unparse(node.annotation) == "TypeAlias" else [node.value]
         else:
             parts = ast.iter_child_nodes(node)
         for part in parts:

@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import diagonal, nodes, quadratic, tree
+from sparsehtp.certificates import diagonal, least_squares, nodes, quadratic, tree
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -70,6 +70,18 @@ def test_limits_leave_a_bound(model, proof, tmp_path):
     assert 0 < soon.seconds < time.monotonic() - began
     assert not soon.proved and soon.nodes == 0 and soon.lower == 0 and "its time was over" in soon.statement
     assert soon.upper >= proof.upper * (1 - 1e-12)
+
+
+def test_neither_the_start_nor_the_pieces_of_its_matrix_change_a_proof(model, proof, monkeypatch):
+    x = np.zeros(model.n_coefficients)
+    x[np.setdiff1d(np.arange(x.size), np.flatnonzero(proof.x))[:3]] = 1
+    poor = sht.prove(model, sht.Sparsity(10), SimpleNamespace(x=x))
+    monkeypatch.setattr(least_squares, "PANEL", 1)
+    pieces = sht.prove(model, sht.Sparsity(10))
+    assert poor.proved and pieces.proved
+    for other in (poor, pieces):
+        np.testing.assert_allclose(other.x, proof.x, rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose((other.upper, pieces.lower), (proof.upper, proof.lower), rtol=1e-9)
 
 
 def test_a_time_limit_may_end_anywhere(monkeypatch):

@@ -199,10 +199,12 @@ def _compare(run: Run, smooth: bool) -> list[dict[str, Any]]:
         tried: dict[int, float] = {}
 
         def mean_loss(power: int) -> float:
-            tried[power] = text.mean_loss(text.trace(algorithm, power))
+            if power not in tried:
+                tried[power] = text.mean_loss(text.trace(algorithm, power))
             return tried[power]
 
-        climb(mean_loss, FIRST[smooth][algorithm])
+        for away in (0, 4, -4):  # from one place alone a search may end in a poor local minimum
+            climb(mean_loss, FIRST[smooth][algorithm] + away)
         return {"power": min(tried, key=lambda power: tried[power]), "tried": sorted(tried)}
 
     def compare(data: str, k: int, l0: float, copy: int) -> dict[str, Any]:

@@ -35,8 +35,8 @@ FINDINGS = (
     ),
     Advice(
         "On text, 20 Newsgroups in place of the paper's, DIHT and SDIHT end in a lower smoothed hinge loss than IHT, "
-        "HTP and SVR-GHT where there are more words than rows; where there are more rows, HTP is level with them "
-        "or ahead.",
+        "HTP and SVR-GHT at lam0 = 1 where there are more words than rows; where there are more rows, HTP is level "
+        "with them or ahead.",
         (("diht-fig5-7", "a"),),
     ),
 )

@@ -241,12 +241,12 @@ def fig78(run: Run) -> Any:
         chosen = np.flatnonzero(np.isin(y, pair))[:limit]
         return X[chosen], np.where(y[chosen] == pair[0], 1.0, -1.0).astype(np.float32)
 
-    def fit(first: int, second: int, k: int, algorithm: str, draw: int = 0) -> dict[str, Any]:
+    def fit(first: int, second: int, k: int, algorithm: str) -> dict[str, Any]:
         X, y = rows_of(data.X, data.y, (first, second), run["rows"])
         X_test, y_test = rows_of(data.X_test, data.y_test, (first, second))
         formula = 2 / np.linalg.eigvalsh(X.T @ X)[-1]  # 2 / svds(A A')
         step = np.float32(run["printed_step"] if algorithm == PRINTED else formula)
-        key = jax.random.key(run["seed"] + draw)
+        key = jax.random.key(run["seed"])
         found, *history = pair(jnp.asarray(X), y, step, key, algorithm=algorithm, k=k, stages=run["stages"])
         w, values = np.asarray(found), taken(*history)
         return {
@@ -261,46 +261,37 @@ def fig78(run: Run) -> Any:
     cells = [{"first": a, "second": b, "k": k, "algorithm": "HT-SVRG"} for a, b in pairs for k in ks]
     cells += [{"first": a, "second": b, "k": k, "algorithm": PRINTED} for a, b in pairs for k in run["printed_ks"]]
     cells += [{"first": a, "second": b, "k": 70, "algorithm": "HT-SAGA"} for a, b in pairs[: run["saga_pairs"]]]
-    cells += [{**cell, "draw": draw} for draw in range(1, run["draws"]) for cell in cells]
-    table: dict[Any, list[dict[str, Any]]] = {}  # the rows of all draws
-    for row in run.map(fit, cells):
-        table.setdefault((row["algorithm"], (row["first"], row["second"]), row["k"]), []).append(row)
-    values = {place: np.array([row["values"] for row in rows], float) for place, rows in table.items()}
-    wrong = {place: np.array([[int(c) for c in row["wrong"]] for row in rows]) for place, rows in table.items()}
+    table = {(row["algorithm"], (row["first"], row["second"]), row["k"]): row for row in run.map(fit, cells)}
+    values = {place: np.array(row["values"], float) for place, row in table.items()}
+    wrong = {place: np.array([int(c) for c in row["wrong"]]) for place, row in table.items()}
 
     # What is left of the decrease from F(0) = log 2, as the figure's axis shows it, after 20 of the stages.
-    def left(algorithm: str, p: tuple[int, int]) -> np.ndarray:
-        curves = np.concatenate([each for place, each in values.items() if place[:2] == (algorithm, p)])
-        lowest = curves.min(1)
-        return (curves[:, 19] - lowest) / (np.log(2) - lowest)
-
+    left: dict[str, list[float]] = {}
+    for (algorithm, *_), curve in values.items():
+        left.setdefault(algorithm, []).append((curve[19] - curve.min()) / (np.log(2) - curve.min()))
+    settled = {a: Share(int(np.sum(np.array(each) <= run["tolerance"])), len(each)) for a, each in left.items()}
     words = {"HT-SVRG": "the step 2 / svds(AA')", PRINTED: "the printed step"}
-    parts = {a: [left(a, p) for p in pairs] for a in words}
-    settled = {
-        a: Clustered([Share(int(np.sum(each <= run["tolerance"])), each.size) for each in parts[a]]) for a in words
-    }
-    draws = len(pairs) * run["draws"]
     run.claim(
         "a",
         f"after 20 stages at most {run['tolerance']:.0%} is left of F's decrease in {run['stages']}, for most pairs "
         "and k",
         {words[a]: at_least(settled[a], 0.5) if run["stages"] >= 40 else None for a in words},
-        draws=draws,
+        draws=len(pairs),
         numbers={words[a]: {"share of pairs and k": settled[a]} for a in words},
         need="" if run["stages"] >= 40 else "40 stages",
-        median_part_left={a: float(np.median(each)) for a, each in parts.items()},
+        median_part_left={a: float(np.median(each)) for a, each in left.items()},
     )
     lost = {a: Mean([100 * (wrong[a, p, 70].mean() - wrong[a, p, ks[-1]].mean()) for p in pairs]) for a in words}
     run.claim(
         "b",
         f"k = 70 suffices for an accurate prediction: against k = {ks[-1]}",
         {words[a]: None for a in words},
-        draws=draws,
+        draws=len(pairs),
         numbers={words[a]: {"points of accuracy lost": lost[a]} for a in words},
         need=NO_MARGIN,
         accuracy_at_70={a: {f"{m}/{n}": 1 - wrong[a, (m, n), 70].mean() for m, n in pairs} for a in words},
     )
-    ends = {a: {p: [values[a, p, k].min(1).mean() for k in ks] for p in pairs} for a in words}
+    ends = {a: {p: [values[a, p, k].min() for k in ks] for p in pairs} for a in words}
     falls = {
         words[a]: {
             f"k = {low} to {high}": Mean([each[i] - each[i + 1] for each in ends[a].values()])
@@ -312,7 +303,7 @@ def fig78(run: Run) -> Any:
         "c",
         "F at its lowest falls from each k to the next, mean over the pairs",
         {reading: every(each.values()) for reading, each in falls.items()},
-        draws=draws,
+        draws=len(pairs),
         numbers=falls,
         compared={k: [each[i] for each in ends["HT-SVRG"].values()] for i, k in enumerate(ks)},
         lowest={a: {f"{m}/{n}": each for (m, n), each in ends[a].items()} for a in words},
@@ -321,14 +312,14 @@ def fig78(run: Run) -> Any:
     figure, axes = panels(len(pairs), len(ks) + 2, 1.9, 1.9)
     for row, p in zip(axes, pairs, strict=True):
         for ax, k in zip(row, ks, strict=False):
-            image, cell = np.zeros(784), table["HT-SVRG", p, k][0]
+            image, cell = np.zeros(784), table["HT-SVRG", p, k]
             image[cell["pixels"]] = cell["w"]
             top = np.abs(image).max() or 1.0
             ax.imshow(image.reshape(28, 28), cmap="RdBu", vmin=-top, vmax=top)
             ax.set_xticks([])
             ax.set_yticks([])
             ax.set_title(f"{p[0]}/{p[1]}, k = {k}", fontsize=8)
-        for (algorithm, digit, k), (curve, *_) in values.items():
+        for (algorithm, digit, k), curve in values.items():
             if digit == p:
                 style = {} if algorithm == "HT-SVRG" else {"linestyle": ":" if algorithm == "HT-SAGA" else "--"}
                 label = f"k = {k}" if algorithm == "HT-SVRG" else f"{algorithm.removeprefix('HT-SVRG, ')}, k = {k}"

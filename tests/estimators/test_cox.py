@@ -151,6 +151,8 @@ def test_it_travels(tmp_path):
     sht.save(model, tmp_path / "model.npz")
     rows = pd.DataFrame(X[:3], columns=list("abcdefgh"))
     expected = model.predict_survival_function(rows, [0.5, 1], [0, 1, 0])
+    ends = model.predict_survival_function(rows, [0, model.event_times_[-1]], [0, 1, 0])
+    assert (ends[:, 0] == 1).all() and (ends[:, 1] < 1).all()
     for other in (sht.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(other.predict_survival_function(rows, [0.5, 1], [0, 1, 0]), expected)
     assert list(model.get_feature_names_out()) == ["c", "f"]

@@ -128,6 +128,10 @@ def test_the_numbers_of_a_function_are_the_scores():
         sht.cross_validate(screening.model(), ks=[1, 2], l2s=L2S, scoring=f, **options) for f in (half_square, None)
     )
     np.testing.assert_allclose(own.scores, mean.scores, rtol=1e-4)
+    for row, k in enumerate(own.path.ks):
+        taken = np.bincount(own.support.idx[:, row][own.support.mask[:, row]], minlength=own.path.n_units)
+        np.testing.assert_allclose(own.shares(row), taken / 4)
+        assert taken.sum() == 4 * k
     with pytest.raises(ValueError, match="scoring: the function gave NaN"):
         sht.cross_validate(screening.model(), ks=[1], scoring=lambda *_: np.nan, **options)
 

@@ -94,7 +94,8 @@ def starts(S):
 
 
 def test_newton_and_admm_agree_on_random_supports_and_satisfy_the_conditions():
-    Ss, supports = covariances(50), masks(50)
+    units = 10.0 ** (np.arange(50) % 9 - 4)
+    Ss, supports = covariances(50) * units[:, None, None], masks(50)
     newton, admm = (FIT[name](Ss, supports, starts(Ss), WIDE) for name in ("newton", "admm"))
     assert newton.solved.all() and admm.solved.all()
     for A, B, S, mask in zip(*map(np.asarray, (newton.matrix, admm.matrix, Ss, supports)), strict=True):
