@@ -329,9 +329,9 @@ def test_a_diagonal_is_tuned_by_the_gradient_of_its_bounds(monkeypatch):
     best = diagonal.tuned_diagonal(Q, b, 10.0, at, 20.0)
     highest = relaxed(best).lower.mean()
     inside = [
-        other for other in best * (1 + 0.1 * rng.standard_normal((500, p))) if diagonal._barrier(Q, other) > -np.inf
+        other for other in best * (1 + 0.1 * rng.standard_normal((30, p))) if diagonal._barrier(Q, other) > -np.inf
     ]
-    assert len(inside) > 20
+    assert len(inside) > 3
     assert all(
         diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), 100).lower.mean() < highest + 1e-3 for d in inside
     )
