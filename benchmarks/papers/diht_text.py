@@ -24,7 +24,7 @@ from sparsehtp.steps import ConstantStep
 from sparsehtp.steps.base import AbstractStep, At
 from sparsehtp.thresholds import Sparsity
 
-from .figures import STYLE, interval, panels
+from .figures import STYLE, interval, panels, short_log
 from .hsg import climb
 from .run import Run
 from .verdicts import Ratio, every, shown
@@ -319,12 +319,14 @@ def _panels(run: Run, rows: list[dict[str, Any]], algorithms: tuple[str, ...]) -
         column[0].set_xscale("log")
         column[0].set_title(f"{data}, k = {k}", fontsize=10)
         column[1].set_yscale("log")
+        short_log(column[0].xaxis)
+        short_log(column[1].yaxis)
         column[2].set(xscale="log", yscale="log")
         column[2].legend(frameon=False, fontsize=7)
         for ax, x, y in zip(
             column,
             ("processor seconds, lam0 = 1", "lam0", "epochs"),
-            ("least loss so far", "seconds to the lowest test error of all", "least gap so far"),
+            ("least loss so far", "seconds to a common test error", "least gap so far"),
             strict=True,
         ):
             ax.set(xlabel=x, ylabel=y)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from sparsehtp.plot.style import PALETTE, new_figure, tidy
 
@@ -71,6 +72,13 @@ def legend_below(figure: Any, ax: Any) -> None:
     columns = min(len(labels), max(1, int(figure.get_figwidth() / entry)))
     rows = -(-len(labels) // columns)
     figure.legend(handles, labels, loc="outside lower center", ncols=-(-len(labels) // rows), frameon=False)
+
+
+def short_log(axis: Any) -> None:
+    """Plain numbers on a logarithmic axis of about a decade, few enough to stand apart."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def interval(draws: Any) -> tuple[np.ndarray, np.ndarray]:
