@@ -92,6 +92,7 @@ def test_a_checked_solution_raises_inside_jit():
     checked = eqx.filter_jit(lambda *given: run(*given).checked().x)
     x = np.asarray(checked(*map(jnp.asarray, (2, Y, X))))
     (S,) = np.nonzero(x)
+    assert S.size == 2
     np.testing.assert_allclose(x[S], np.linalg.lstsq(X[:, S], Y)[0], atol=1e-5)
     for fault, given in {"invalid": (-1, Y, X), "nonfinite": (2, Y * np.nan, X), "singular": (18, Y, twin)}.items():
         with pytest.raises(RuntimeError, match=f"{fault}: "):

@@ -122,11 +122,11 @@ SHARING = {
 @pytest.mark.parametrize("name", SHARING)
 def test_lanes_share_data_however_vmaps_are_nested(name, nesting):
     solver, rng = SHARING[name], np.random.default_rng(5)
-    Z, y = rng.standard_normal((3, 150, 150)), rng.standard_normal((3, 150))
+    Z, y = rng.standard_normal((3, 300, 300)), rng.standard_normal((3, 300))
     ks, l2s = jnp.arange(1, 4), jnp.linspace(0.1, 1, 24)
     compiled = jax.jit(NESTED[nesting], static_argnums=4).lower(Z, y, ks, l2s, solver).compile()
     found = compiled(Z, y, ks, l2s)
-    lanes = found.size // 150
+    lanes = found.size // 300
     assert compiled.memory_analysis().temp_size_in_bytes < lanes * Z[0].nbytes / 5, "no lane has a copy of its own"
     if nesting == "data_between":
         expected, found = fit(Z[2], y[2], ks[1], l2s[5], solver), found[1, 5, 2]
