@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import diagonal, least_squares, nodes, quadratic, tree
+from sparsehtp.certificates import diagonal, generalised, least_squares, nodes, quadratic, tree
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -93,6 +93,32 @@ def test_a_time_limit_may_end_anywhere(monkeypatch):
     monkeypatch.setattr(tree.Tree, "seconds_left", property(lambda _: next(seconds, -1.0)))
     part = sht.prove(model, sht.Sparsity(6), time_limit=60)
     assert 0 <= part.lower <= part.upper
+
+
+@pytest.mark.parametrize("kind", [quadratic.LeastSquaresBounds, generalised.DualBounds])
+def test_bounds_that_are_nan_decide_nothing(monkeypatch, kind):
+    squared = kind is quadratic.LeastSquaresBounds
+    X, y = make(60, 20, 8) if squared else make(40, 10, 4)
+    loss, threshold = (sht.losses.Squared(), sht.Sparsity(8)) if squared else (sht.losses.Logistic(), sht.Sparsity(4))
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y if squared else np.where(y > 0.3, 1.0, -1.0), loss, l2=1e-2)
+    whole, bound, rng = sht.prove(model, threshold), kind.bound, np.random.default_rng(0)
+
+    def some_nan(*args):
+        lower, v, u, inn, out, weight = bound(*args)
+        lower = np.where(rng.random(lower.shape) < 0.5, np.nan, lower)
+        v, u, weight = (np.where(rng.random(len(lower))[:, None] < 0.5, np.nan, a) for a in (v, u, weight))
+        return lower, v, u, inn, out, np.where(inn | out, -1, weight)
+
+    monkeypatch.setattr(kind, "bound", some_nan)
+    proof = sht.prove(model, threshold)
+    assert whole.proved and proof.proved and proof.nodes > whole.nodes
+    np.testing.assert_allclose(proof.x, whole.x, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose((proof.upper, proof.lower), (whole.upper, whole.lower), rtol=2e-4)
+    if not squared:  # whose supports are fitted again in exact arithmetic
+        values = generalised.Generalised.values
+        monkeypatch.setattr(generalised.Generalised, "values", lambda *args: tuple(np.nan * a for a in values(*args)))
+        assert not sht.prove(model, threshold).proved
 
 
 @pytest.mark.parametrize(("loss", "collect"), [("squared", None), ("squared", 1.02), ("logistic", 1.05)])

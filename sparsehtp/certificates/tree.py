@@ -327,7 +327,8 @@ class Tree:
             return
         self.nodes += len(bounds)
         lower, v, u, inn, out, weight = phase.bound(inn, out, v, u, self.level)
-        lower = np.maximum(lower, bounds)
+        lower = np.fmax(lower, bounds)  # NaN bounds nothing, and nothing starts from it
+        v, u = (np.where(np.isfinite(a), a, 0) for a in (v, u))
         # The largest of what is free fill the node's places: a support of every node.
         left, free = self.k - inn.sum(1), ~(inn | out)
         size = free.sum(1)
@@ -405,6 +406,7 @@ class Tree:
     def _look(self, members: Int[np.ndarray, "s m"]) -> None:
         """Refit supports that may be below the level from the data."""
         values, lower = self.problem.values(members)
+        values, lower = np.where(np.isnan(values), np.inf, values), np.where(np.isnan(lower), -np.inf, lower)
         best = int(np.argmin(values))
         if values[best] < self.upper:
             self.offer(members[best])

@@ -63,6 +63,7 @@ class _Carry(NamedTuple):
     z: Array
     eta: Array
     w_at: Array  # the extrapolated point
+    b_at: Array  # what the descent test takes the intercept's step from
     eta_at: Array
     momentum: Array
     step: Array  # in units of 1 / smoothness
@@ -109,7 +110,7 @@ def relax(
     z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
     value0 = jnp.asarray(jnp.inf, dtype)
     norm = problem.norm() if norm is None else norm
-    start = _Carry(w0, b0, z0, eta0 + b0, w0, eta0 + b0, jnp.ones((), dtype), 0.99 / norm, value0)
+    start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / norm, value0)
 
     def point_of(inner: _Carry) -> DualPoint:
         return dual.point(dual.project(problem.slope(inner.eta)))
@@ -233,7 +234,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         size = step / problem.smoothness
         w, z = problem.proximal(c.w_at - size * g, size)
         eta = problem.predict(w)
-        b = problem.shift(eta, c.b) if has_free else c.b
+        b = problem.shift(eta, c.b_at) if has_free else c.b
         eta = eta + b
         move = w - c.w_at
         # The intercept's own step only lowers the left side.
@@ -245,7 +246,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
     step, ((w, z, b, eta), _), _ = found
     value = problem.value(eta) + problem.penalty(w, z)
     # Momentum that points uphill is dropped (O'Donoghue and Candes).
-    uphill = dot(c.w_at - w, w - c.w) > 0
+    uphill = dot(c.w_at - w, w - c.w) + (c.b_at - b) * (b - c.b) > 0
     momentum = jnp.where(uphill, 1.0, 0.5 * (1 + jnp.sqrt(1 + 4 * c.momentum**2)))
     beta = jnp.where(uphill, 0.0, (c.momentum - 1) / momentum)
     return _Carry(
@@ -254,6 +255,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         z=z,
         eta=eta,
         w_at=w + beta * (w - c.w),
+        b_at=b + beta * (b - c.b),
         eta_at=eta + beta * (eta - c.eta),
         momentum=momentum,
         step=step,

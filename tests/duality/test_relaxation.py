@@ -161,3 +161,20 @@ def test_the_convex_form_closes_to_rounding():
             dual = dual_of(sht.LinearModel(X, y, l2=l2 / np.sqrt(30)), sht.Sparsity(5))
             found = cases.jit(relax)(dual, 1e-9)
             assert 0 <= found.upper - found.lower <= 1e-9 * found.upper and found.num_steps < 2000
+
+
+@cases.jit
+def relaxed(X, y, offset, l2, w0):
+    model = sht.LinearModel(X, y, sht.losses.SmoothedHinge(), l2=l2, offset=offset, fit_intercept=True)
+    return relax(dual_of(model, sht.Sparsity(4)), 1e-7, max_steps=3000, w0=w0)
+
+
+def test_the_convex_form_closes_beside_an_intercept_from_anywhere():
+    """Its descent test once took the intercept's step from another point, and steps shrank to nothing: NaN."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, offset = rng.standard_normal((30, 7)), rng.uniform(-1, 1, 30)
+        y = np.where(X[:, 0] + rng.logistic(size=30) > 0, 1.0, -1.0)
+        found = relaxed(X, y, offset, 10 ** rng.uniform(-3.5, -1, 7), 3 * rng.standard_normal(7))
+        gap = found.upper - found.lower
+        assert 0 <= gap <= 1e-7 * found.upper, (seed, float(gap), int(found.num_steps))
