@@ -27,12 +27,19 @@ def kept(z, k):
     return out
 
 
-def test_the_threshold_keeps_the_largest_of_every_row():
-    z = np.random.default_rng(1).standard_normal((5, 9))
-    for k in (1, 4, 9):
-        new = z.copy()
-        threshold(new, k, np.empty_like(z))
-        np.testing.assert_array_equal(new, [kept(row, k) for row in z])
+def test_the_threshold_keeps_the_largest_of_every_row_whatever_it_is_begun_at():
+    rng = np.random.default_rng(1)
+    for scale in (1e-300, 1e-9, 1.0, 1e140):
+        z = scale * rng.standard_normal((5, 9))
+        z[0, :3] = 0.0
+        for guess in (0.0, 1e-200, 1.0, 1e150):
+            for k in (1, 4, 6, 9):
+                new = z.copy()
+                threshold(new, k, np.full(5, guess))
+                np.testing.assert_array_equal(new, [kept(row, k) for row in z])
+    tied = np.array([[1.0, 2.0, -2.0, 0.5], [np.nan, 1.0, 2.0, 3.0]])
+    threshold(tied, 1, np.ones(2))
+    np.testing.assert_array_equal(tied[0], [0.0, 2.0, -2.0, 0.0])  # both, as no order parts them
 
 
 @pytest.mark.parametrize("random_iterate", [False, True])
