@@ -80,21 +80,29 @@ def _inner_steps(
     step: float,
     cuts: np.ndarray,
 ) -> None:
-    """Inner steps of HT-SVRG on the rows of z, in place: one row after the other, so that it stays in the cache."""
+    """Inner steps of HT-SVRG on the rows of z, in place: one row after the other, so that it stays in the cache.
+
+    What the last step's cut leaves out is dropped where the next one reads it, and entries are counted where they are
+    made: two passes over a row in place of four.
+    """
     size = np.empty(z.shape[1])
     for row in range(len(z)):
         x, shift, cut = z[row], drift[row], cuts[row]
+        size[:] = np.inf
         for i in order:
-            a, score = A[i], 0.0
+            a, score, count = A[i], 0.0, 0
             for j in range(x.size):
+                x[j] = x[j] if size[j] >= cut else 0.0
                 score += a[j] * x[j]
             score = step * score - at_snapshot[row, i]
             for j in range(x.size):
                 x[j] -= score * a[j] + shift[j]
                 size[j] = abs(x[j])
-            cut = _cut(size, k, cut)
-            for j in range(x.size):
-                x[j] = x[j] if size[j] >= cut else 0.0
+                count += size[j] >= cut
+            if count != k:
+                cut = _cut(size, k, cut)
+        for j in range(x.size):
+            x[j] = x[j] if size[j] >= cut else 0.0
         cuts[row] = cut
 
 
