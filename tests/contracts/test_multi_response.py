@@ -91,8 +91,10 @@ def test_matrices_with_given_columns(loss):
 
 
 def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():
-    left, z = np.random.default_rng(6).standard_normal((P, 2)) * [1, -1], np.random.default_rng(7).standard_normal(2 * C)
+    rng = np.random.default_rng(6)
+    left, z = rng.standard_normal((P, 2)) * [1, -1], rng.standard_normal(2 * C)
 
+    @cases.jit
     def terms(l2):
         objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=l2)
         return objective.restrict_left(jnp.asarray(left), jnp.ones(2, bool)).grad_terms(jnp.asarray(z))
