@@ -19,13 +19,13 @@ demo: $(STAMP)
 	@echo 'For commands of your own first: source .venv/bin/activate'
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not later"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not later"
 
 test-ci: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Some tests of the wheel as it is installed, in an environment of its own; TESTS names others.
 test-wheel:

@@ -4,7 +4,7 @@
 long it takes. `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for every
 numerical one), runs the files that reach each, cheap and close ones first, stops at the first failure, and prints those
 that live. Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once
-tests changed.
+tests changed. With `--ci` both take the tests that CI runs, so that it tells whether a law is missing or only waits.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
 in place of the package's store, which would find none after a change of the source.
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / ".mutants"
 ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives", "losses", "thresholds", "grids")
 ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
+TESTS = {"quick": "not slow and not later", "ci": "not slow"}
 PLUGIN = "seen"  # a module of the copy
 SWAPPED = {
     ast.Lt: (ast.LtE, ast.Gt),
@@ -202,18 +203,18 @@ def copy_tree(folder):
     (folder / f"{PLUGIN}.py").write_text(SEEN)
 
 
-def pytest(folder, arguments, **more):
-    """The exit status of the quick tests in a folder, and the lines that they printed."""
+def pytest(folder, tests, arguments, **more):
+    """The exit status of the tests of a kind in a folder, and the lines that they printed."""
     env = os.environ | {"PYTHONPATH": str(folder), "SPARSEHTP_CACHE": "off", "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} | more
-    command = [sys.executable, "-m", "pytest", "-m", "not slow and not later", "-p", "no:cacheprovider", "-p", PLUGIN]
+    command = [sys.executable, "-m", "pytest", "-m", TESTS[tests], "-p", "no:cacheprovider", "-p", PLUGIN]
     done = subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True)
     return done.returncode, done.stdout.splitlines()
 
 
-def measure(folder):
-    """Run the quick tests with every function of the package noting that it ran, and keep what each file reached."""
+def measure(folder, tests):
+    """Run the tests of a kind with every function noting that it ran, and keep what each file of them reached."""
     for path in sorted((folder / "sparsehtp").rglob("*.py")):
         tree, module = ast.parse(path.read_text()), str(path.relative_to(folder))
 
@@ -229,18 +230,18 @@ def measure(folder):
         path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     for old in KEPT.glob("seen.*"):
         old.unlink()
-    print(*pytest(folder, ["-n", "2", "--dist", "loadfile"], SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
+    print(*pytest(folder, tests, ["-n", "2", "--dist", "loadfile"], SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
     rows = [json.loads(line) for part in KEPT.glob("seen.*") for line in part.read_text().splitlines()]
-    (KEPT / "reach.json").write_text(json.dumps({row.pop("file"): row for row in rows}))
+    (KEPT / f"{tests}.json").write_text(json.dumps({row.pop("file"): row for row in rows}))
     ran = {name for row in rows for name in row["functions"]}
     for path in sorted(path for room in ROOMS for path in (folder / "sparsehtp" / room).rglob("*.py")):
         module = str(path.relative_to(folder))
         told = {part.value for part in ast.walk(ast.parse(path.read_text())) if isinstance(part, ast.Constant)}
         for name in sorted(name for name in told - ran if isinstance(name, str) and name.startswith(f"{module}:")):
-            print("no quick test runs", name)
+            print(f"no {tests} test runs", name)
 
 
-def judge(folder, mutant, reach):
+def judge(folder, tests, mutant, reach):
     """Run the files that reach a mutant, first those that are cheap for how much of the module they reach."""
     path, function, source = mutant
     reached = {name for row in reach.values() for name in row["functions"]}
@@ -264,7 +265,7 @@ def judge(folder, mutant, reach):
     try:
         (folder / path).write_text(source)
         red = [f"--deselect={test}" for name in files for test in reach[name]["red"]]  # by the notes, of the source
-        status, output = pytest(folder, ["-x", *files, *red])
+        status, output = pytest(folder, tests, ["-x", *files, *red])
     finally:
         (folder / path).write_text(old)
     by = next((line for line in output if line.startswith(("FAILED", "ERROR"))), "")
@@ -279,6 +280,7 @@ def main():
     parser.add_argument("--room", default="all", choices=("all", *ROOMS))
     parser.add_argument("--number", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--ci", action="store_const", const="ci", default="quick", dest="tests")
     args = parser.parse_args()
     KEPT.mkdir(exist_ok=True)
     folders = [KEPT / f"tree{i}" for i in range(args.jobs)]
@@ -286,9 +288,10 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         copy_tree(folder)
     if args.measure:
-        return measure(folders[0])
-    reach = json.loads((KEPT / "reach.json").read_text())
-    tests = hashlib.sha256(b"".join(p.read_bytes() for p in sorted((ROOT / "tests").rglob("*.py")))).hexdigest()
+        return measure(folders[0], args.tests)
+    reach = json.loads((KEPT / f"{args.tests}.json").read_text())
+    texts = b"".join(path.read_bytes() for path in sorted((ROOT / "tests").rglob("*.py")))
+    tests = args.tests + hashlib.sha256(texts).hexdigest()
     log = KEPT / "outcomes.jsonl"
     known = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     known = {row["mutant"]: row for row in known if row["outcome"] == "killed" or row["tests"] == tests}
@@ -297,7 +300,7 @@ def main():
         key = hashlib.sha256(repr(mutant).encode()).hexdigest()
         if key not in known:
             folder = folders.pop()
-            outcome, diff, seconds, by = judge(folder, mutant, reach)
+            outcome, diff, seconds, by = judge(folder, args.tests, mutant, reach)
             folders.append(folder)
             known[key] = {"mutant": key, "outcome": outcome, "diff": diff, "by": by, "tests": tests}
             known[key] |= {"seed": args.seed, "room": args.room, "seconds": round(seconds, 1)}

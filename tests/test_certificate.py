@@ -14,7 +14,7 @@ import pytest
 import scipy.optimize
 
 import sparsehtp as sht
-from sparsehtp.certificates import dual_bound, placed
+from sparsehtp.certificates import certificate, dual_bound, penalised, placed
 from sparsehtp.certificates.facts import of_a_penalised_point
 from sparsehtp.screening.bounds import Bounds
 
@@ -214,8 +214,63 @@ def test_what_is_said_of_a_priced_point():
         swap=(1, 2), gain=0.5
     )
     assert "are not optimal for the chosen features" in said(stationary=False)
+    assert "cannot be told at this precision" in said(stationary=None)
     assert "is unknown, since rounding decides" in said(gain=None)
     assert said(sentence="At most 1% away.").endswith("At most 1% away.")
+
+
+@pytest.mark.parametrize("shrink", [1.0, 0.9])
+@pytest.mark.parametrize("priced", [False, True], ids=["k features", "priced"])
+def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, priced, shrink):
+    """NaN once said that nothing was better, that a coefficient was not optimal, that a better subset exists."""
+    problem, threshold = Problem(3, {"l2": 0.01, "fit_intercept": True}), sht.Sparsity(K)
+    model = problem.model()
+    found = problem.fit(min(itertools.combinations(range(P), K), key=problem.value))[0]
+    if priced:
+        labels, threshold = np.where(problem.y > np.median(problem.y), 1.0, -1.0), sht.L0L1L2(0.02, 0.01)
+        model = sht.LinearModel(problem.X, labels, sht.losses.Logistic(), **problem.options)
+        found = sht.solve(model, threshold, sht.solvers.CDSS(), record=None)
+    fit, computed = Fit(shrink * np.asarray(found.x), found.intercept, found.support), []
+    true = sht.certificate(model, threshold, fit)
+
+    def with_nan(function, place=None):
+        """The function with one of the floating numbers that it returns NaN; how many there are is noted."""
+
+        def call(*args):
+            leaves, structure = jax.tree.flatten(jax.device_get(function(*args)))
+            floating = [i for i, leaf in enumerate(leaves) if np.issubdtype(np.asarray(leaf).dtype, np.floating)]
+            computed.append(len(floating))
+            if place is not None and floating:
+                lost = floating[place % len(floating)]
+                leaves[lost] = np.full_like(leaves[lost], np.nan)
+            return structure.unflatten(leaves)
+
+        return call
+
+    places = [(certificate, name) for name in ("refitted_point", "scan", "refit_values")]
+    for module, name in [(penalised, "_penalised")] if priced else places:
+        function = getattr(module, name)
+        computed.clear()
+        monkeypatch.setattr(module, name, with_nan(function))
+        sht.certificate(model, threshold, fit, bounds=False)
+        for place in range(max(computed, default=0)):
+            monkeypatch.setattr(module, name, with_nan(function, place))
+            c = sht.certificate(model, threshold, fit, bounds=False)
+            for claim in ("swap_gain", "best_swap", "stationary", "necessary_condition"):
+                assert getattr(c, claim) in (None, getattr(true, claim)), (name, place, claim, c.statement)
+        monkeypatch.setattr(module, name, function)
+
+
+def test_where_the_objective_overflows_nothing_is_claimed(x64):
+    problem = Problem(3, {"l2": 0.01})
+    model = sht.LinearModel(problem.X, np.round(np.abs(problem.y)), sht.losses.Poisson(), **problem.options)
+    x = np.zeros(P)
+    x[:K] = 1e3
+    fit = Fit(x, 0.0, sht.results.Support(np.arange(K), np.ones(K, bool)))
+    for threshold in (sht.Sparsity(K), sht.L0L1L2(0.02, 0.01)):
+        c = sht.certificate(model, threshold, fit)
+        assert not np.isfinite(c.upper_bound) and c.swap_gain is c.stationary is c.necessary_condition is None
+        assert "is unknown, since the objective is not finite here" in c.statement
 
 
 def test_a_column_chosen_twice(x64):

@@ -163,8 +163,9 @@ def _refitted(fit: Placed) -> Facts:
     """The facts where coefficients can be refitted."""
     point = jax.device_get(refitted_point(fit.objective, fit.threshold, fit.x, fit.units))
     value, value0, noun = float(point.value), abs(float(point.value0)), fit.threshold.noun
-    if not np.isfinite(value):
-        return Facts(value, of_a_value, why="the objective is not finite here", noun=noun)
+    if not np.isfinite([value, value0]).all():
+        where = "without features" if np.isfinite(value) else "here"
+        return Facts(value, of_a_value, why=f"the objective is not finite {where}", noun=noun)
     tol, eps = tolerance("swap", fit.dtype), float(jnp.finfo(fit.dtype).eps)
     slack = tolerance("stationary", fit.dtype) * (abs(value) + value0)
     stationary = None if point.removable <= slack and not point.solved else bool(point.removable <= slack)
@@ -250,9 +251,11 @@ def _confirmed(fit: Placed, facts: Facts, swaps: Candidates, batch: int) -> Fact
     return facts._replace(gain=0.0)
 
 
-def _necessary(fit: Placed, point: RefittedPoint, facts: Facts, diagonal: np.ndarray, largest: float) -> bool:
+def _necessary(fit: Placed, point: RefittedPoint, facts: Facts, diagonal: np.ndarray, largest: float) -> bool | None:
     """Whether no move that the necessary condition is about lowers F by more than the tolerance."""
     x, grad = np.asarray(fit.x)[fit.chosen], np.asarray(point.grad)[: fit.objective.n_coefficients]
+    if not (np.isfinite(grad).all() and np.isfinite(diagonal).all() and np.isfinite(largest)):
+        return None
     nonzero = np.abs(x[x != 0])
     if nonzero.size < int(fit.threshold.k):  # any coordinate may move alone
         alone = grad**2 / np.maximum(diagonal, np.finfo(diagonal.dtype).tiny)

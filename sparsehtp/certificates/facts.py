@@ -6,6 +6,7 @@ from typing import NamedTuple
 from .dual_bound import NOTHING, DualBound
 
 EXCHANGE = "exchanging one chosen {0} for another"
+UNDECIDED = "Whether the coefficients are optimal for the chosen {0}s cannot be told at this precision."
 
 
 class Facts(NamedTuple):
@@ -53,7 +54,9 @@ def of_a_value(facts: Facts) -> list[str]:
 def of_a_penalised_point(facts: Facts) -> list[str]:
     """The sentence under `L0L1L2`, where an exchange holds the other coefficients."""
     parts = []
-    if not facts.stationary:
+    if facts.stationary is None:
+        parts.append(UNDECIDED.format(facts.noun))
+    elif not facts.stationary:
         parts.append(
             "The coefficients are not optimal for the chosen features: fitting them again lowers the objective."
         )
@@ -115,7 +118,7 @@ def _unknown(facts: Facts) -> str:
 def _of_coefficients(facts: Facts) -> list[str]:
     noun = facts.noun
     if facts.stationary is None:
-        return [f"Whether the coefficients are optimal for the chosen {noun}s is unknown: rounding decides."]
+        return [UNDECIDED.format(noun)]
     if facts.stationary:
         return []
     if facts.proof.optimal:

@@ -16,7 +16,7 @@ from ..linalg import either
 from ..objectives import AbstractObjective, LinearModel
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
-from .facts import Facts, of_a_penalised_point
+from .facts import Facts, of_a_penalised_point, of_a_value
 
 NOTHING = -1  # for the feature of a move that no feature leaves, or none enters
 
@@ -36,12 +36,14 @@ def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Ar
     """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
     model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
     point = jax.device_get(_penalised(model, threshold, x))
-    tol = tolerance("swap", dtype)
-    enough = tol * abs(float(point.value))
+    tol, value = tolerance("swap", dtype), float(point.value)
+    enough, level = tol * abs(value), float(tolerance("gradient", dtype) * 10 * point.scale)
+    if not np.isfinite(value):
+        return Facts(value, of_a_value, why="the objective is not finite here")
     facts = Facts(
-        float(point.value),
+        value,
         of_a_penalised_point,
-        stationary=float(point.slope) <= tolerance("gradient", dtype) * 10 * float(point.scale),
+        stationary=bool(point.slope <= level) if np.isfinite([point.slope, level]).all() else None,
         tol=tol,
         enough=enough,
     )
@@ -50,6 +52,8 @@ def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Ar
         return facts._replace(gain=float(point.found.gain), swap=(out, new))
     if point.most > enough:
         return facts._replace(why="the loss is not squared, and the bounds of what that would gain are too wide")
+    if not np.isfinite([point.found.gain, point.most]).all():
+        return facts._replace(why="what that would gain is not finite")
     return facts._replace(gain=0.0)
 
 

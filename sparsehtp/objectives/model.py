@@ -234,7 +234,8 @@ class Restricted(AbstractRestricted):
         return self._terms(self.likelihood.terms(self.part.predict(z)), z)
 
     def _terms(self, terms: PyTree, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return self.part.powered(terms, 1) + self.part.penalty(jnp.abs(z))
+        ridge = jnp.abs(self.part.ridge)  # of factors it is a matrix, of any signs
+        return self.part.powered(terms, 1) + (ridge * jnp.abs(z) if ridge.ndim == 1 else dot(ridge, jnp.abs(z)))
 
     def hvp(self, z: Float[Array, "m"], v: Float[Array, "m"]) -> Float[Array, "m"]:
         return self.hessian_product(z)(v)

@@ -90,6 +90,20 @@ def test_matrices_with_given_columns(loss):
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
 
 
+def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():
+    rng = np.random.default_rng(6)
+    left, z = rng.standard_normal((P, 2)) * [1, -1], rng.standard_normal(2 * C)
+
+    @cases.jit
+    def terms(l2):
+        objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=l2)
+        return objective.restrict_left(jnp.asarray(left), jnp.ones(2, bool)).grad_terms(jnp.asarray(z))
+
+    ridge = left.T @ (VECTOR[:, None] * left)
+    assert ridge.min() < 0
+    np.testing.assert_allclose(terms(VECTOR) - terms(0.0), (np.abs(ridge) @ np.abs(z.reshape(2, C))).ravel())
+
+
 # --- rank ------------------------------------------------------------------------------------------------------------
 def reduced_rank(r, s=None, standardize=False):
     """Closed form with an intercept and no l2: the rank-r projection of the fitted values."""
