@@ -82,7 +82,7 @@ def test_what_diverges_is_neither_found_nor_a_number_of_the_trace():
 
 def test_ht_svrg_comes_near_enough_to_a_signal_to_count(tmp_path):
     """Rounding in single precision stops one of these about a thousandth from its signal."""
-    run = Run("x", {"settings": {"seed": 0, "d": 128, "signals": 5}}, tmp_path)
+    run = Run("x", {"settings": {"seed": 0, "d": 128, "signals": 5, "nonzeros": "normal"}}, tmp_path)
     A, signals = problem(run, 100, 6)
     step = 2 / np.linalg.norm(A, 2) ** 2
     found = ht_svrg(A, signals, 54, 300, step, 400, np.random.default_rng(1), random_iterate=True)

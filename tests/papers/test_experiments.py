@@ -29,6 +29,7 @@ d = 64
 ns = [4, 64]
 Ks = [1, 2]
 signals = 6
+nonzeros = "normal"
 stages = 60
 """
 
@@ -160,7 +161,7 @@ def test_histories_end_where_their_runs_end(tmp_path):
 
 
 def test_a_run_that_diverges_is_not_drawn_as_one_that_converged(tmp_path):
-    run = run_of(tmp_path, d=32, n=24, K=2, signals=3)
+    run = run_of(tmp_path, d=32, n=24, K=2, signals=3, nonzeros="normal")
     good, bad = (_traces(run, 4, 60, step, 40, 0) for step in (0.3, 30.0))
     assert good["diverged"] == good["far"] == bad["hits"] == 0 and bad["diverged"] == 3
     assert np.isfinite(good["curve"]).all() and good["curve"][-1] < good["curve"][0]

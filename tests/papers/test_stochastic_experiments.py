@@ -18,6 +18,7 @@ n = 32
 Ks = [1]
 matrices = 1
 signals = 4
+nonzeros = "normal"
 stages = 400
 """
 HSG = """
