@@ -2,6 +2,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs-installed
+# Files in their own order: by their number of tests a dear one with a single test came last, alone.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup demo test test-ci test-all test-wheel test-oldest lint structure docs notebooks bench reproduce reproduce-quick claims clean
 
@@ -19,13 +21,13 @@ demo: $(STAMP)
 	@echo 'For commands of your own first: source .venv/bin/activate'
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not later"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not later"
 
 test-ci: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # Some tests of the wheel as it is installed, in an environment of its own; TESTS names others.
 test-wheel:

@@ -1,6 +1,6 @@
 """Compressed sensing for many signals at once: projected gradients, and HT-SVRG on shared samples.
 
-What every step of every signal does is compiled: in NumPy a step took seven times as long, most of it in the threshold.
+What every step of every signal does is compiled: in NumPy most of a step's time went into the threshold.
 """
 
 from typing import NamedTuple
@@ -32,6 +32,7 @@ class Recovery(NamedTuple):
     values: Float[np.ndarray, "stages signals"] | None
 
 
+@numba.njit
 def _cut(size: np.ndarray, k: int, last: float) -> float:
     """A number that k entries are not below, or more of them if they tie.
 
@@ -54,10 +55,8 @@ def _cut(size: np.ndarray, k: int, last: float) -> float:
             return low
 
 
-_cut = numba.njit(_cut)
-
-
-def _threshold(z: np.ndarray, k: int, cuts: np.ndarray) -> None:
+@numba.njit(cache=True)
+def threshold(z: np.ndarray, k: int, cuts: np.ndarray) -> None:
     """Keep the k largest entries of every row, in place; `cuts` are what the rows were last cut at, or any guess."""
     for row in range(len(z)):
         size = np.abs(z[row])
@@ -67,10 +66,8 @@ def _threshold(z: np.ndarray, k: int, cuts: np.ndarray) -> None:
                 z[row, j] = 0.0
 
 
-threshold = numba.njit(cache=True)(_threshold)
-
-
-def _inner_steps(
+@numba.njit(cache=True, fastmath={"reassoc", "contract"})  # the order of a sum is free, so that it is one of vectors
+def inner_steps(
     z: np.ndarray,
     A: np.ndarray,
     at_snapshot: np.ndarray,
@@ -104,10 +101,6 @@ def _inner_steps(
         for j in range(x.size):
             x[j] = x[j] if size[j] >= cut else 0.0
         cuts[row] = cut
-
-
-# The order of a sum is free, so that it is one of vectors.
-inner_steps = numba.njit(cache=True, fastmath={"reassoc", "contract"})(_inner_steps)
 
 
 def projected_gradient(
