@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jaxtyping
 import pytest
+import reach
 import shapes
 
 jaxtyping.jaxtyped = shapes.jaxtyped
@@ -36,13 +37,19 @@ LISTS = {
 
 
 COLLECTED = set()
+CHANGED = frozenset(reach.due(reach.changed()))  # they do not wait where what they run was changed
+
+
+def pytest_report_header():
+    return f"with {len(CHANGED)} tests of later.txt, which run what was changed" if CHANGED else []
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         COLLECTED.add(item.nodeid)
         for mark, names in LISTS.items():
-            if item.nodeid in names or item.nodeid.split("[")[0] in names:
+            listed = item.nodeid in names or item.nodeid.split("[")[0] in names
+            if listed and not (mark == "later" and item.nodeid in CHANGED):
                 item.add_marker(mark)
     if all(device.platform == "cpu" for device in jax.devices()):
         skip = pytest.mark.skip(reason="JAX sees no GPU")

@@ -1,10 +1,11 @@
-"""Small wrong changes of the package, drawn at random, and whether the quick tests notice them.
+"""Small wrong changes of the package, drawn at random, and whether `make test` notices them.
 
-`python -m tests.mutants --measure` runs the quick tests once and keeps which functions each file of tests runs, and how
-long it takes. `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for every
-numerical one), runs the files that reach each, cheap and close ones first, stops at the first failure, and prints those
-that live. Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once
-tests changed. With `--ci` both take the tests that CI runs, so that it tells whether a law is missing or only waits.
+`python -m tests.mutants --measure` runs the quick tests once and keeps which functions each runs, and for how long;
+with `--tests later` those that wait for CI, for `reach.py`. `python -m tests.mutants --seed S --room ROOM --number N`
+draws N mutants of a room ("all" for every numerical one), runs the files that reach each, cheap and close ones first,
+stops at the first failure, and prints those that live. Outcomes are kept in `tests/.mutants`: a run that was stopped
+goes on, and what lived is tried again once tests changed. With `--tests ci` both take all that CI runs, which tells
+whether a law is missing or only waits.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
 in place of the package's store, which would find none after a change of the source.
@@ -12,6 +13,7 @@ in place of the package's store, which would find none after a change of the sou
 
 import argparse
 import ast
+import collections
 import concurrent.futures
 import difflib
 import hashlib
@@ -25,11 +27,13 @@ import sys
 import time
 from pathlib import Path
 
+from tests import reach
+
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / ".mutants"
 ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives", "losses", "thresholds", "grids")
 ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
-TESTS = {"quick": "not slow and not later", "ci": "not slow"}
+TESTS = {"quick": "not slow and not later", "later": "later and not slow", "ci": "not slow"}
 PLUGIN = "seen"  # a module of the copy
 SWAPPED = {
     ast.Lt: (ast.LtE, ast.Gt),
@@ -56,29 +60,26 @@ OTHER = {a: b for pair in NAMES.split(", ") for a, b in (pair.split(), pair.spli
 PASSED = re.findall(r"\w+", "abs clip sqrt square sign where maximum minimum log1p exp sort flip stop_gradient ravel")
 DROPPED = re.findall(r"\w+", "axis where initial weights sample_weight precision side ddof stable keepdims")
 
-SEEN = """import json, os, pathlib, signal, time
+SEEN = """import json, os, signal, time
 import pytest
-SEEN, RED = set(), []
+SEEN, RED = set(), set()
 
 def pytest_runtest_logreport(report):
     if report.failed:
-        RED.append(report.nodeid)
+        RED.add(report.nodeid)
 
-def pytest_runtest_setup(item):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
     signal.setitimer(signal.ITIMER_PROF, 200)  # of CPU: a loop that never ends ends the process
-
-@pytest.fixture(scope="module", autouse=True)
-def seen(request):
     SEEN.clear()
-    RED.clear()
     start = time.process_time()
-    yield
-    name = str(pathlib.Path(request.path).relative_to(request.config.rootpath))
-    row = {"file": name, "seconds": time.process_time() - start, "red": list(RED)}
+    done = yield
+    row = {"test": item.nodeid, "seconds": round(time.process_time() - start, 3), "red": item.nodeid in RED}
     row["functions"] = sorted(SEEN)
     if "SEEN_FILE" in os.environ:
         with open(os.environ["SEEN_FILE"] + str(os.getpid()), "a") as out:
             out.write(json.dumps(row) + "\\n")
+    return done
 """
 
 
@@ -201,6 +202,9 @@ def copy_tree(folder):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / f"{PLUGIN}.py").write_text(SEEN)
+    author = ["-c", "user.name=mutants", "-c", "user.email=mutants@localhost"]
+    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "before"]):  # what changes is seen by git
+        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def pytest(folder, tests, arguments, **more):
@@ -230,9 +234,16 @@ def measure(folder, tests):
         path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     for old in KEPT.glob("seen.*"):
         old.unlink()
-    print(*pytest(folder, tests, ["-n", "2", "--dist", "loadfile"], SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
-    rows = [json.loads(line) for part in KEPT.glob("seen.*") for line in part.read_text().splitlines()]
-    (KEPT / f"{tests}.json").write_text(json.dumps({row.pop("file"): row for row in rows}))
+    print(
+        *pytest(
+            folder, tests, ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], SEEN_FILE=str(KEPT / "seen.")
+        )[1][-30:],
+        sep="\n",
+    )
+    rows = [json.loads(line) for part in sorted(KEPT.glob("seen.*")) for line in part.read_text().splitlines()]
+    if tests == "later":
+        return reach.keep([row for row in rows if not row["red"]])
+    (KEPT / f"{tests}.json").write_text(json.dumps(rows))
     ran = {name for row in rows for name in row["functions"]}
     for path in sorted(path for room in ROOMS for path in (folder / "sparsehtp" / room).rglob("*.py")):
         module = str(path.relative_to(folder))
@@ -241,30 +252,39 @@ def measure(folder, tests):
             print(f"no {tests} test runs", name)
 
 
-def judge(folder, tests, mutant, reach):
-    """Run the files that reach a mutant, first those that are cheap for how much of the module they reach."""
+def judge(folder, tests, mutant, rows):
+    """Run the files that reach a mutant, first those that are cheap for how much of the module they reach.
+
+    With what `make test` runs where the mutant's function was changed.
+    """
     path, function, source = mutant
-    reached = {name for row in reach.values() for name in row["functions"]}
-    own = {f"{path}:{function}"} & reached
-    names = own or {name for name in reached if name.startswith(f"{path}:{function}")}  # of a class, or of a module
-    module = {name for name in reached if name.startswith(f"{path}:")}
+    ran = {name for row in rows for name in row["functions"]}
+    own = {f"{path}:{function}"} & ran
+    names = own or {name for name in ran if name.startswith(f"{path}:{function}")}  # of a class, or of a module
+    functions, seconds = {}, collections.Counter()
+    for row in rows:
+        file = row["test"].split("::")[0]
+        functions.setdefault(file, set()).update(row["functions"])
+        seconds[file] += row["seconds"]
 
     def price(name):  # seconds for all of the module: what reaches much of it is about it
-        return reach[name]["seconds"] / len(module & set(reach[name]["functions"]))
+        return seconds[name] / (1 + sum(other.startswith(f"{path}:") for other in functions.get(name, ())))
 
-    files = [name for name, row in reach.items() if names & set(row["functions"]) and (folder / name).exists()]
-    files.sort(key=price)
     old = (folder / path).read_text()
     diff = [
         line
         for line in difflib.unified_diff(old.splitlines(), source.splitlines(), str(path), function, lineterm="", n=1)
     ]
-    if not files:
-        return "unreached", diff, 0.0, ""
     start = time.time()
     try:
         (folder / path).write_text(source)
-        red = [f"--deselect={test}" for name in files for test in reach[name]["red"]]  # by the notes, of the source
+        files = {name for name, own in functions.items() if names & own}
+        if tests == "quick":
+            files |= {name.split("::")[0] for name in reach.due(reach.changed(folder))}
+        files = sorted((name for name in files if (folder / name).exists()), key=price)
+        if not files:
+            return "unreached", diff, 0.0, ""
+        red = [f"--deselect={row['test']}" for row in rows if row["red"]]  # by the notes, of the source
         status, output = pytest(folder, tests, ["-x", *files, *red])
     finally:
         (folder / path).write_text(old)
@@ -280,7 +300,7 @@ def main():
     parser.add_argument("--room", default="all", choices=("all", *ROOMS))
     parser.add_argument("--number", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--ci", action="store_const", const="ci", default="quick", dest="tests")
+    parser.add_argument("--tests", choices=TESTS, default="quick")
     args = parser.parse_args()
     KEPT.mkdir(exist_ok=True)
     folders = [KEPT / f"tree{i}" for i in range(args.jobs)]
@@ -289,7 +309,7 @@ def main():
         copy_tree(folder)
     if args.measure:
         return measure(folders[0], args.tests)
-    reach = json.loads((KEPT / f"{args.tests}.json").read_text())
+    rows = json.loads((KEPT / f"{args.tests}.json").read_text())
     texts = b"".join(path.read_bytes() for path in sorted((ROOT / "tests").rglob("*.py")))
     tests = args.tests + hashlib.sha256(texts).hexdigest()
     log = KEPT / "outcomes.jsonl"
@@ -300,7 +320,7 @@ def main():
         key = hashlib.sha256(repr(mutant).encode()).hexdigest()
         if key not in known:
             folder = folders.pop()
-            outcome, diff, seconds, by = judge(folder, args.tests, mutant, reach)
+            outcome, diff, seconds, by = judge(folder, args.tests, mutant, rows)
             folders.append(folder)
             known[key] = {"mutant": key, "outcome": outcome, "diff": diff, "by": by, "tests": tests}
             known[key] |= {"seed": args.seed, "room": args.room, "seconds": round(seconds, 1)}
@@ -312,11 +332,11 @@ def main():
 
     mutants = draw(ROOMS if args.room == "all" else [args.room], args.seed, args.number)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        rows = list(pool.map(one, mutants))
-    for row in rows:
+        outcomes = list(pool.map(one, mutants))
+    for row in outcomes:
         if row["outcome"] != "killed":
             print(f"\n{row['outcome']}", *row["diff"], sep="\n")
-    print(f"\n{sum(row['outcome'] == 'killed' for row in rows)} of {len(rows)} killed")
+    print(f"\n{sum(row['outcome'] == 'killed' for row in outcomes)} of {len(outcomes)} killed")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """The lists of the tests that `make test` leaves to `make test-ci`, and both to `make test-all`."""
 
+import gzip
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
+import reach
 
 TESTS = Path(__file__).parent
 
@@ -24,3 +28,62 @@ def test_every_name_is_that_of_a_test(mark, collected):
         path, function = name.split("[")[0].split("::")
         assert f"def {function}(" in (TESTS.parent / path).read_text(encoding="utf-8"), name
         assert name in tests or path not in files, name
+
+
+SOURCE = """LEAST = 1
+
+def first(x):
+    def inner(y):
+        return y
+    return inner(x)
+
+class Second:
+    def third(self):
+        return LEAST
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("return y", "return -y", ["first.inner"]),
+        ("    return inner(x)\n", "", ["first.inner"]),  # the line that is left before it
+        ("return LEAST", "return 2", ["Second.third"]),
+        ("class Second", "class Other", ["Other"]),
+        ("LEAST = 1", "LEAST = 2", [""]),
+        ("x", "z", ["first"]),
+        ("", "", []),
+    ],
+)
+def test_what_was_changed_is_named(tmp_path, old, new, names):
+    path = tmp_path / "sparsehtp" / "part.py"
+    path.parent.mkdir()
+    path.write_text(SOURCE)
+    assert reach.changed(tmp_path) == []  # no repository, or one that does not know the file
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "before"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    path.write_text(SOURCE.replace(old, new) if old else SOURCE)
+    assert reach.changed(tmp_path) == [f"sparsehtp/part.py:{name}" for name in names]
+
+
+def test_tests_of_a_change_are_those_that_run_it_the_closest_ones_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(reach, "KEPT", tmp_path / "reach.json.gz")
+    monkeypatch.setattr(reach, "SECONDS", 10)
+    assert reach.due(["part.py:first"]) == []  # nothing measured
+    rows = [("a::wide", 4, ["first", "other"]), ("a::close", 1, ["first"]), ("b::dear", 11, ["first"])]
+    rows += [("b::beside", 2, []), ("c::elsewhere", 1, ["other", "Second.third"])]
+    keys = ("test", "seconds", "functions")
+    reach.keep([dict(zip(keys, (test, s, [f"part.py:{n}" for n in names]), strict=True)) for test, s, names in rows])
+    assert reach.due([]) == reach.due(["unknown.py:first"]) == []
+    assert reach.due(["part.py:first"]) == ["a::close", "a::wide", "b::beside"]
+    assert reach.due(["part.py:Second"]) == ["c::elsewhere"]
+    assert reach.due(["part.py:first", "part.py:Second.third"])[:2] == ["a::close", "c::elsewhere"]
+    assert set(reach.due(["part.py:new"])) == {"a::close", "a::wide", "b::beside", "c::elsewhere"}
+    monkeypatch.setattr(reach, "SECONDS", 2.5)
+    assert reach.due(["part.py:first"]) == ["a::close"]
+
+
+def test_what_was_measured_are_later_tests():
+    names = {name for name, _ in json.loads(gzip.decompress(reach.KEPT.read_bytes()))["tests"]}
+    assert names <= set(listed("later")) | {name for name in names if name.split("[")[0] in set(listed("later"))}
