@@ -202,9 +202,6 @@ def copy_tree(folder):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / f"{PLUGIN}.py").write_text(SEEN)
-    author = ["-c", "user.name=mutants", "-c", "user.email=mutants@localhost"]
-    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "before"]):  # what changes is seen by git
-        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def pytest(folder, tests, arguments, **more):
@@ -309,6 +306,10 @@ def main():
         copy_tree(folder)
     if args.measure:
         return measure(folders[0], args.tests)
+    author = ["-c", "user.name=mutants", "-c", "user.email=mutants@localhost"]
+    for folder in folders:
+        for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "before"]):  # git tells what changes
+            subprocess.run(["git", *words], cwd=folder, check=True)
     rows = json.loads((KEPT / f"{args.tests}.json").read_text())
     texts = b"".join(path.read_bytes() for path in sorted((ROOT / "tests").rglob("*.py")))
     tests = args.tests + hashlib.sha256(texts).hexdigest()
