@@ -12,7 +12,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo 'Installing into .venv, which takes a minute or two.'
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,parquet,plot,test]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,excel,parquet,plot,test,zstd]'
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -214,8 +214,8 @@ def pytest(folder, tests, arguments, **more):
     return done.returncode, done.stdout.splitlines()
 
 
-def measure(folder, tests):
-    """Run the tests of a kind with every function noting that it ran, and keep what each file of them reached."""
+def measure(folder, tests, paths):
+    """Run the tests of a kind, all or some, with every function noting that it ran, and keep what each of them reached."""
     for path in sorted((folder / "sparsehtp").rglob("*.py")):
         tree, module = ast.parse(path.read_text()), str(path.relative_to(folder))
 
@@ -231,16 +231,15 @@ def measure(folder, tests):
         path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     for old in KEPT.glob("seen.*"):
         old.unlink()
-    print(
-        *pytest(
-            folder, tests, ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], SEEN_FILE=str(KEPT / "seen.")
-        )[1][-30:],
-        sep="\n",
-    )
+    options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *paths]
+    print(*pytest(folder, tests, options, SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
     rows = [json.loads(line) for part in sorted(KEPT.glob("seen.*")) for line in part.read_text().splitlines()]
     if tests == "later":
         return reach.keep([row for row in rows if not row["red"]])
-    (KEPT / f"{tests}.json").write_text(json.dumps(rows))
+    kept, new = KEPT / f"{tests}.json", {row["test"] for row in rows}
+    if paths:
+        rows += [row for row in json.loads(kept.read_text()) if row["test"] not in new]
+    kept.write_text(json.dumps(rows))
     ran = {name for row in rows for name in row["functions"]}
     for path in sorted(path for room in ROOMS for path in (folder / "sparsehtp" / room).rglob("*.py")):
         module = str(path.relative_to(folder))
@@ -293,6 +292,7 @@ def main():
     """Read the arguments, run, and print what lived."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("paths", nargs="*", help="files of tests, or tests, that alone are measured")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--room", default="all", choices=("all", *ROOMS))
     parser.add_argument("--number", type=int, default=30)
@@ -305,7 +305,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         copy_tree(folder)
     if args.measure:
-        return measure(folders[0], args.tests)
+        return measure(folders[0], args.tests, args.paths)
     author = ["-c", "user.name=mutants", "-c", "user.email=mutants@localhost"]
     for folder in folders:
         for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "before"]):  # git tells what changes

@@ -53,52 +53,62 @@ def changed(root=ROOT):
     return sorted(found)
 
 
-def in_time(order, tests):
-    """The first of an order that together take no more than `SECONDS`; one that would take more is passed over."""
-    taken, left = [], SECONDS
-    for i in dict.fromkeys(order):
-        if tests[i][1] <= left:
-            taken.append(i)
-            left -= tests[i][1]
-    return taken
-
-
-def due(names):
-    """The tests that run these functions: of each its closest one, of each the next, and so on."""
-    kept = json.loads(gzip.decompress(KEPT.read_bytes())) if names and KEPT.exists() else {"tests": [], "run": {}}
-    lists = []
-    for name in names:
-        path, function = name.split(":")
-        run = kept["run"].get(path, {})
-        inner = [other for other in run if other.startswith(f"{function}.".lstrip("."))]
-        lists += [run[other] for other in ([function] if function in run else inner or run)]
-    turns = itertools.chain(*itertools.zip_longest(*lists))
-    return [kept["tests"][i][0] for i in in_time((i for i in turns if i is not None), kept["tests"])]
+def load():
+    """{test: (seconds, functions)} of what was measured."""
+    if not KEPT.exists():
+        return {}
+    kept = json.loads(gzip.decompress(KEPT.read_bytes()))
+    names = kept["functions"]
+    return {test: (s, {*itertools.compress(names, map(int, ran))}) for test, (s, ran) in kept["tests"].items()}
 
 
 def keep(rows):
-    """Write `reach.json.gz` from rows of a test, its seconds and what it ran.
+    """Write what rows say of tests, {test, seconds, functions}, beside what is known of other ones of `later.txt`."""
+    listed = set((KEPT.parent / "later.txt").read_text(encoding="utf-8").splitlines())
+    tests = load() | {row["test"]: (round(row["seconds"], 1), set(row["functions"])) for row in rows}
+    tests = {test: tests[test] for test in sorted(tests) if {test, test.split("[")[0]} & listed}
+    names = sorted({name for _, ran in tests.values() for name in ran})
+    tests = {
+        test: (seconds, "".join(str(int(name in ran)) for name in names)) for test, (seconds, ran) in tests.items()
+    }
+    KEPT.write_bytes(gzip.compress(json.dumps({"functions": names, "tests": tests}).encode(), mtime=0))
 
-    A test's other parameters come after all other tests. Of a file only the first test that needs a compiled function
-    is seen to run it: the others of the file come last.
+
+def closest(name, tests):
+    """The tests that run a function, in the order in which they are taken.
+
+    Cheap ones for how much of its module they run; a test's other parameters after all other tests. Of a file only the
+    first test that needs a compiled function is seen to run it: the others of the file come last.
     """
-    tests = [(row["test"], round(row["seconds"], 1)) for row in rows]
-    ran = {}
-    for i, row in enumerate(rows):
-        for name in row["functions"]:
-            ran.setdefault(name, set()).add(i)
-    modules = collections.Counter((i, name.split(":")[0]) for name in ran for i in ran[name])
-    run = {}
-    for name in sorted(ran):
-        path, function = name.split(":")
-        files = {tests[i][0].split("::")[0] for i in ran[name]}
-        order = [i for i, (test, _) in enumerate(tests) if test.split("::")[0] in files]
-        order.sort(key=lambda i: tests[i][1] / max(1, modules[i, path]))
-        count, place = collections.Counter(), {}
-        for i in order:
-            test = tests[i][0].split("[")[0]
-            place[i] = (i not in ran[name], count[test])
-            count[test] += 1
-        order.sort(key=place.get)
-        run.setdefault(path, {})[function] = in_time(order, tests)
-    KEPT.write_bytes(gzip.compress(json.dumps({"tests": tests, "run": run}, separators=(",", ":")).encode(), mtime=0))
+    ran = {test for test, (_, functions) in tests.items() if name in functions}
+    files = {test.split("::")[0] for test in ran}
+    module = name.split(":")[0] + ":"
+
+    def price(test):
+        seconds, functions = tests[test]
+        return seconds / max(1, sum(other.startswith(module) for other in functions))
+
+    count, place = collections.Counter(), {}
+    for test in sorted((test for test in tests if test.split("::")[0] in files), key=price):
+        function = test.split("[")[0]
+        place[test] = (test not in ran, count[function])
+        count[function] += 1
+    return sorted(place, key=place.get)
+
+
+def due(names):
+    """The tests for these functions that together take no more than `SECONDS`: the closest of each, the next, ..."""
+    tests = load() if names else {}
+    known = {name for _, ran in tests.values() for name in ran}
+    lists = []
+    for name in names:
+        module = name.split(":")[0] + ":"
+        inner = {other for other in known if other.startswith(name if name == module else f"{name}.")}
+        own = {name} & known or inner or {other for other in known if other.startswith(module)}
+        lists += [closest(each, tests) for each in sorted(own)]
+    taken, left = [], SECONDS
+    for test in dict.fromkeys(itertools.chain(*itertools.zip_longest(*lists))):
+        if test is not None and tests[test][0] <= left:
+            taken.append(test)
+            left -= tests[test][0]
+    return taken

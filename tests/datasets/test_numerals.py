@@ -154,6 +154,18 @@ def test_texts_in_other_files(tmp_path, kind, package):
         np.testing.assert_array_equal(load_file(path, "y").X[:, 0], [1234.5, 12345])
 
 
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_rows_have_the_numbers_that_a_spreadsheet_shows(tmp_path, kind):
+    frame, path = pd.DataFrame([["a", "y"], [1, 2], [None, None], [3, 4]]), tmp_path / f"a.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False, header=False)
+    else:
+        pytest.importorskip("openpyxl", reason="xlsx files need openpyxl, an option")
+        frame.to_excel(path, index=False, header=False)
+    table = read_table(path).frame.dropna()
+    assert table.index.tolist() == [2, 4] and table.to_numpy(float).tolist() == [[1, 2], [3, 4]]
+
+
 def test_a_preprocessor_reads_texts_so(tmp_path):
     texts = pd.DataFrame({"a": ["1.234,5", "7", "12.000"], "b": [1.0, 2.0, 3.0], "c": ["x", "y", "x"]})
     table = sht.TablePreprocessor(dummies=True, decimal=",", thousands=".").fit(texts)

@@ -1,5 +1,7 @@
 """The text generators have the shape, density and power law that they promise."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -22,8 +24,11 @@ def test_documents():
     assert (again != X).nnz == 0
 
 
-@pytest.mark.parametrize(("make", "p", "words"), [(make_rcv1_like, 47236, 73), (make_news20_like, 1355191, 455)])
-def test_presets(make, p, words):
+@pytest.mark.parametrize(
+    ("make", "n", "p", "words"), [(make_rcv1_like, 20242, 47236, 73), (make_news20_like, 19996, 1355191, 455)]
+)
+def test_presets_have_the_sizes_of_their_data(make, n, p, words):
+    assert inspect.signature(make).parameters["n"].default == n
     X, _, w = make(300, k=20)
     assert X.shape == (300, p) and np.count_nonzero(w) == 20
     assert 0.8 * words < X.nnz / 300 < 1.2 * words

@@ -178,3 +178,19 @@ def test_the_convex_form_closes_beside_an_intercept_from_anywhere():
         found = relaxed(X, y, offset, 10 ** rng.uniform(-3.5, -1, 7), 3 * rng.standard_normal(7))
         gap = found.upper - found.lower
         assert 0 <= gap <= 1e-7 * found.upper, (seed, float(gap), int(found.num_steps))
+
+
+@cases.jit
+def relaxed_with(X, y, l2, norm):
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=l2)
+    return relax(dual_of(model, sht.Sparsity(4)), 1e-9, max_steps=200, norm=norm)
+
+
+def test_the_convex_form_closes_with_a_norm_that_was_underestimated():
+    """Its steps begin 30 times too long, and shrink."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 8))
+        y = np.where(X[:, 0] - X[:, 1] + rng.logistic(size=30) > 0, 1.0, -1.0)
+        found = relaxed_with(X, y, 10 ** rng.uniform(-2, -1), np.linalg.norm(X, 2) ** 2 / 30 / 30)
+        assert 0 <= found.upper - found.lower <= 1e-9 * found.upper, (seed, float(found.upper - found.lower))

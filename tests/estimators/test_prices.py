@@ -31,7 +31,7 @@ def test_a_price_is_paid_where_it_is_worth_it(l0, l1):
     [
         (sht.SparseRegressor, Y, {"l0": "cv", "l2": [1e-3, 0.1], "l1": [0.0, 0.05]}),
         (sht.SparseRegressor, Y, {"l0": [0.5, 0.02], "rule": "bic"}),
-        (sht.SparseClassifier, LABELS, {"l0": "cv", "rule": "best", "l2": 0.01}),
+        (sht.SparseClassifier, LABELS, {"l0": "cv", "rule": "best"}),
         (sht.SparseClassifier, np.digitize(Y, [-1, 1]), {"l0": [0.5, 0.02, 0.01], "l2": 0.01}),
     ],
     ids=["cv", "criterion", "classes", "three"],
@@ -46,6 +46,8 @@ def test_a_chosen_price_gives_the_fit_at_this_price(kind, y, options):
         table = chosen.cv_results_
         assert table["mean_loss"][table["row"]] <= table["mean_loss"][table["best_index"]] + table["se"].max()
         assert table["l2s"][table["row"]] == chosen.l2_
+        if "l2" not in options:  # a price is chosen under the ridge that a fit without choices has
+            assert np.unique(table["l2s"]) == kind._default_l2
 
 
 def test_kept_features_pay_nothing_and_signs_hold():
