@@ -41,16 +41,17 @@ CHANGED = frozenset(reach.due(reach.changed()))  # they do not wait where what t
 
 
 def pytest_report_header():
-    return f"with {len(CHANGED)} tests of later.txt, which run what was changed" if CHANGED else []
+    return f"with {len(CHANGED)} tests that it else leaves out, which run what was changed" if CHANGED else []
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         COLLECTED.add(item.nodeid)
         for mark, names in LISTS.items():
-            listed = item.nodeid in names or item.nodeid.split("[")[0] in names
-            if listed and not (mark == "later" and item.nodeid in CHANGED):
+            if item.nodeid in names or item.nodeid.split("[")[0] in names:
                 item.add_marker(mark)
+        if item.nodeid in CHANGED:
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in LISTS]
     if all(device.platform == "cpu" for device in jax.devices()):
         skip = pytest.mark.skip(reason="JAX sees no GPU")
         for item in items:

@@ -1,7 +1,7 @@
 """Small wrong changes of the package, drawn at random, and whether `make test` notices them.
 
 `python -m tests.mutants --measure` runs the quick tests once and keeps which functions each runs, and for how long;
-with `--tests later` those that wait for CI, for `reach.py`. `python -m tests.mutants --seed S --room ROOM --number N`
+with `--tests waiting` those that it leaves out, for `reach.py`. `python -m tests.mutants --seed S --room ROOM --number N`
 draws N mutants of a room ("all" for every numerical one), runs the files that reach each, cheap and close ones first,
 stops at the first failure, and prints those that live. Outcomes are kept in `tests/.mutants`: a run that was stopped
 goes on, and what lived is tried again once tests changed. With `--tests ci` both take all that CI runs, which tells
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / ".mutants"
 ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives", "losses", "thresholds", "grids")
 ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
-TESTS = {"quick": "not slow and not later", "later": "later and not slow", "ci": "not slow"}
+TESTS = {"quick": "not slow and not later", "ci": "not slow", "waiting": "slow or later", "slow": "slow"}
 PLUGIN = "seen"  # a module of the copy
 SWAPPED = {
     ast.Lt: (ast.LtE, ast.Gt),
@@ -215,7 +215,7 @@ def pytest(folder, tests, arguments, **more):
 
 
 def measure(folder, tests, paths):
-    """Run the tests of a kind, all or some, with every function noting that it ran, and keep what each of them reached."""
+    """Run the tests of a kind, all or some, with every function noting that it ran, and keep what each ran."""
     for path in sorted((folder / "sparsehtp").rglob("*.py")):
         tree, module = ast.parse(path.read_text()), str(path.relative_to(folder))
 
@@ -234,7 +234,7 @@ def measure(folder, tests, paths):
     options = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", *paths]
     print(*pytest(folder, tests, options, SEEN_FILE=str(KEPT / "seen."))[1][-30:], sep="\n")
     rows = [json.loads(line) for part in sorted(KEPT.glob("seen.*")) for line in part.read_text().splitlines()]
-    if tests == "later":
+    if tests in ("waiting", "slow"):
         return reach.keep([row for row in rows if not row["red"]])
     kept, new = KEPT / f"{tests}.json", {row["test"] for row in rows}
     if paths:

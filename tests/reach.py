@@ -1,7 +1,7 @@
-"""Tests that wait for CI and run what was changed: `make test` takes these too.
+"""Tests that `make test` leaves out and that run what was changed: it takes these too.
 
-`reach.json.gz` names for every function of the package the tests of `later.txt` that run it, cheap and close ones
-first; `python -m tests.mutants --measure --tests later` writes it.
+`reach.json.gz` says which functions of the package each of those of `later.txt` and `slow.txt` runs;
+`python -m tests.mutants --measure --tests waiting` writes it.
 """
 
 import ast
@@ -63,10 +63,9 @@ def load():
 
 
 def keep(rows):
-    """Write what rows say of tests, {test, seconds, functions}, beside what is known of other ones of `later.txt`."""
-    listed = set((KEPT.parent / "later.txt").read_text(encoding="utf-8").splitlines())
+    """Write what rows say of tests, {test, seconds, functions}, beside what is known of others."""
     tests = load() | {row["test"]: (round(row["seconds"], 1), set(row["functions"])) for row in rows}
-    tests = {test: tests[test] for test in sorted(tests) if {test, test.split("[")[0]} & listed}
+    tests = {test: tests[test] for test in sorted(tests)}
     names = sorted({name for _, ran in tests.values() for name in ran})
     tests = {
         test: (seconds, "".join(str(int(name in ran)) for name in names)) for test, (seconds, ran) in tests.items()

@@ -17,12 +17,12 @@ def test_no_test_is_in_both_lists():
     assert not set(listed("later")) & set(listed("slow"))
 
 
-@pytest.mark.parametrize("mark", ["later", "slow"])
-def test_every_name_is_that_of_a_test(mark, collected):
+@pytest.mark.parametrize("names", [listed("later"), listed("slow"), list(reach.load())], ids=["later", "slow", "reach"])
+def test_every_name_is_that_of_a_test(names, collected):
     """With its parameters, where its file is part of this run."""
     files = {name.split("::")[0] for name in collected}
     tests = collected | {name.split("[")[0] for name in collected}
-    for name in listed(mark):
+    for name in names:
         path, function = name.split("[")[0].split("::")
         assert f"def {function}(" in (TESTS.parent / path).read_text(encoding="utf-8"), name
         assert name in tests or path not in files, name
@@ -71,12 +71,11 @@ def test_tests_of_a_change_are_those_that_run_it_the_closest_ones_first(tmp_path
     assert reach.due(["part.py:first"]) == []  # nothing measured
 
     def keep(*rows):
-        (tmp_path / "later.txt").write_text("a::wide\na::close\nb::dear\nb::beside\nc::many\n")
         named = [(test, seconds, [f"part.py:{name}" for name in names]) for test, seconds, names in rows]
         reach.keep([dict(zip(("test", "seconds", "functions"), row, strict=True)) for row in named])
 
     keep(("a::wide", 9, ["first", "other"]), ("a::close", 1, ["other"]), ("b::dear", 11, ["first"]))
-    keep(("a::wide", 4, ["first", "other"]), ("a::close", 1, ["first"]), ("b::beside", 2, []), ("gone", 1, ["first"]))
+    keep(("a::wide", 4, ["first", "other"]), ("a::close", 1, ["first"]), ("b::beside", 2, []))
     keep(("c::many[1]", 1, ["other", "Second.third"]), ("c::many[0]", 2, ["Second.third"]))
     assert reach.due([]) == reach.due(["unknown.py:first"]) == []
     assert reach.due(["part.py:first"]) == ["a::close", "a::wide", "b::beside"]
@@ -86,7 +85,3 @@ def test_tests_of_a_change_are_those_that_run_it_the_closest_ones_first(tmp_path
     assert reach.due(["part.py:"]) == reach.due(["part.py:new"])  # a constant may be everybody's
     monkeypatch.setattr(reach, "SECONDS", 2.5)
     assert reach.due(["part.py:first"]) == ["a::close"]
-
-
-def test_what_was_measured_are_later_tests():
-    assert all({name, name.split("[")[0]} & set(listed("later")) for name in reach.load())

@@ -141,7 +141,7 @@ def design():
 
 
 def test_batches_are_loops(design):
-    W2, R = RNG.standard_normal((3, P)), RNG.standard_normal((2, 3, N))
+    W2, R = RNG.standard_normal((9, P)), RNG.standard_normal((2, 5, N))  # enough for products of blocks
     np.testing.assert_allclose(jax.vmap(design.mv)(W2), W2 @ X.T, rtol=1e-12)
     np.testing.assert_allclose(jax.vmap(design.mv)(W2[:1]), W2[:1] @ X.T, rtol=1e-12)
     np.testing.assert_allclose(cases.jit(jax.vmap(jax.vmap(design.rmv)))(R), R @ X, rtol=1e-12)
