@@ -1,11 +1,11 @@
 """Small wrong changes of the package, drawn at random, and whether `make test` notices them.
 
 `python -m tests.mutants --measure` runs the quick tests once and keeps which functions each runs, and for how long;
-with `--tests waiting` those that it leaves out, for `reach.py`. `python -m tests.mutants --seed S --room ROOM --number N`
-draws N mutants of a room ("all" for every numerical one), runs the files that reach each, cheap and close ones first,
-stops at the first failure, and prints those that live. Outcomes are kept in `tests/.mutants`: a run that was stopped
-goes on, and what lived is tried again once tests changed. With `--tests ci` both take all that CI runs, which tells
-whether a law is missing or only waits.
+with `--tests waiting` those that it leaves out, for `reach.py`, all or those of the files that are named.
+`python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for each), runs
+the files that reach each, cheap and close ones first, stops at the first failure, and prints those that live. Outcomes
+are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed. With
+`--tests ci` both take all that CI runs, which tells whether a law is missing or only waits.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
 in place of the package's store, which would find none after a change of the source.
