@@ -37,20 +37,27 @@ LISTS = {
 
 
 COLLECTED = set()
-CHANGED = frozenset(reach.due(reach.changed()))  # they do not wait where what they run was changed
+CHANGED = pytest.StashKey()
 
 
-def pytest_report_header():
-    return f"with {len(CHANGED)} tests that it else leaves out, which run what was changed" if CHANGED else []
+def pytest_configure(config):
+    """Where `make test` leaves tests out, those that run what was changed do not wait."""
+    some = "not later" in config.getoption("markexpr")
+    config.stash[CHANGED] = frozenset(reach.due(reach.changed()) if some else ())
 
 
-def pytest_collection_modifyitems(items):
+def pytest_report_header(config):
+    number = len(config.stash[CHANGED])
+    return f"with {number} tests that it else leaves out, which run what was changed" if number else []
+
+
+def pytest_collection_modifyitems(config, items):
     for item in items:
         COLLECTED.add(item.nodeid)
         for mark, names in LISTS.items():
             if item.nodeid in names or item.nodeid.split("[")[0] in names:
                 item.add_marker(mark)
-        if item.nodeid in CHANGED:
+        if item.nodeid in config.stash[CHANGED]:
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in LISTS]
     if all(device.platform == "cpu" for device in jax.devices()):
         skip = pytest.mark.skip(reason="JAX sees no GPU")
