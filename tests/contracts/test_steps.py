@@ -3,6 +3,7 @@
 import cases
 import pytest
 
+import sparsehtp as sht
 from sparsehtp.testing import check_step
 
 # name -> function of (t, last size, gradient on the support, Hessian)
@@ -20,3 +21,17 @@ PROPOSES = {
 @pytest.mark.parametrize("name", cases.STEPS)
 def test_laws(name):
     check_step(cases.STEPS[name], reference=PROPOSES[name])
+
+
+LEAST = {
+    "batch_size": sht.steps.SampleStep,
+    "block_size": sht.solvers.SDIHT,
+    "working_set": sht.solvers.BestSubset,
+    "first": sht.solvers.HybridHT,
+}
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_counts_are_taken_from_one_on(name):
+    LEAST[name](**{name: 1})
+    cases.refused(ValueError, f"{name}: must be at least 1", lambda: LEAST[name](**{name: 0}))

@@ -131,6 +131,12 @@ def test_a_server_may_send_less_than_was_asked_for_and_no_other_part(server, tmp
     assert (tmp_path / "tiny.bz2").read_bytes() == WHOLE and len(server.requests) == 3
 
 
+def test_attempts_are_counted_from_the_last_that_brought_something(server, tmp_path):
+    server.faults = [503] * (download.ATTEMPTS - 1) + ["cut"] + [503] * (download.ATTEMPTS - 2)
+    get("tiny", tmp_path)
+    assert len(server.requests) == 2 * download.ATTEMPTS - 1
+
+
 def test_a_later_call_goes_on(server, tmp_path):
     server.faults = ["cut"] + [503] * download.ATTEMPTS
     with pytest.raises(ConnectionError, match=r"tiny\.bz2 could not be downloaded from http.*put the file at"):

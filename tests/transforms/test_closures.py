@@ -13,6 +13,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.io.checkpoint import fingerprint
+from sparsehtp.objectives.captured import of_tree
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
@@ -88,6 +89,15 @@ def test_new_values_of_a_module_compile_nothing(x64):
     np.testing.assert_allclose(x(3.0), 3 * first, rtol=1e-6)
     each = len(TRACES) - before  # the check of its shape
     assert each <= 2
+
+
+@pytest.mark.parametrize("arrays", [1, 2])
+def test_a_callable_pytree_is_split_into_its_arrays(arrays):
+    given = [np.arange(3.0), np.ones(2)][:arrays]
+    held, found = of_tree(jax.tree_util.Partial(lambda *args: args, *map(jnp.asarray, given)))
+    jax.tree.map(np.testing.assert_array_equal, found, given)
+    jax.tree.map(np.testing.assert_array_equal, held.with_arrays(found)(), tuple(given))
+    assert of_tree(len) is None
 
 
 class Power(eqx.Module):
