@@ -25,7 +25,6 @@ def test_laws(name):
 
 LEAST = {
     "batch_size": sht.steps.SampleStep,
-    "block_size": sht.solvers.SDIHT,
     "working_set": sht.solvers.BestSubset,
     "first": sht.solvers.HybridHT,
 }
