@@ -76,12 +76,14 @@ def keep(rows):
 def closest(name, tests):
     """The tests that run a function, in the order in which they are taken.
 
-    Cheap ones for how much of its module they run; a test's other parameters after all other tests. Of a file only the
-    first test that needs a compiled function is seen to run it: the others of the file come last.
+    Those of files that are named after its module, then cheap ones for how much of the module they run; a test's other
+    parameters after all other tests. Of a file only the first test that needs a compiled function is seen to run it:
+    the others of the file come last.
     """
     ran = {test for test, (_, functions) in tests.items() if name in functions}
     files = {test.split("::")[0] for test in ran}
     module = name.split(":")[0] + ":"
+    stem = Path(module).stem
 
     def price(test):
         seconds, functions = tests[test]
@@ -90,7 +92,7 @@ def closest(name, tests):
     count, place = collections.Counter(), {}
     for test in sorted((test for test in tests if test.split("::")[0] in files), key=price):
         function = test.split("[")[0]
-        place[test] = (test not in ran, count[function])
+        place[test] = (test not in ran, stem not in test.split("::")[0], count[function])
         count[function] += 1
     return sorted(place, key=place.get)
 
