@@ -57,11 +57,16 @@ def test_what_was_changed_is_named(tmp_path, old, new, names):
     path = tmp_path / "sparsehtp" / "part.py"
     path.parent.mkdir()
     path.write_text(SOURCE)
+    page, gone = path.with_name("page.html"), path.with_name("zone.py")
+    page.write_text("<p>")
+    gone.write_text(SOURCE)
     assert reach.changed(tmp_path) == []  # no repository, or one that does not know the file
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "before"]):
         subprocess.run([*git, *words], cwd=tmp_path, check=True)
     path.write_text(SOURCE.replace(old, new) if old else SOURCE)
+    page.write_text("<p>1 <")
+    gone.unlink()
     assert reach.changed(tmp_path) == [f"sparsehtp/part.py:{name}" for name in names]
 
 
