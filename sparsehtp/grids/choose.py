@@ -188,7 +188,9 @@ def choose(
             for i, each in enumerate(objectives)
         )
         seen = [dataclasses.replace(path, **(samples or {})) for path in paths]
-        values = np.sum([information_criterion(path, rule).values for path in seen], axis=0)
+        each = np.array([information_criterion(path, rule).values for path in seen])
+        with np.errstate(invalid="ignore"):  # a row that is out of the question for one of them is
+            values = np.where(np.isposinf(each).any(axis=0), np.inf, each.sum(axis=0))
         scores = Criterion(values, int(np.argmin(values)))
         row = scores.best
     first = paths[0]

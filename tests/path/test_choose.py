@@ -241,3 +241,13 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
 def test_bad_values(objective, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         sht.choose(objective, **options)
+
+
+def test_what_is_out_of_the_question_for_one_objective_is():
+    """Even where another one is fitted without an error: infinity less infinity is no score."""
+    def rule(loss, k, p, W):
+        return np.where(loss < 1e-3, -np.inf, np.where(k == 1, np.inf, loss))
+
+    found = sht.choose([model(y=X[:, 1]), model()], sht.Sparsity(3), ks=[0, 1, 2, 3], rule=rule)
+    np.testing.assert_array_equal(found.scores.values[1:], [np.inf, -np.inf, -np.inf])
+    assert found.row == 2
