@@ -5,9 +5,10 @@ from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._types import Info, serialised
+from .._types import Info, is_concrete, serialised
 
 
 class RESULTS(enum.IntEnum):
@@ -138,8 +139,13 @@ class Solution(NamedTuple):
             RuntimeError: with the sentence of the first fault. Inside `jax.jit` it is an error of JAX's runtime, of a
                 type that depends on the device, and holds the sentence; `eqx.filter_jit` makes a RuntimeError of it.
         """
-        failed = jnp.stack([jnp.any(self.result == fault) for fault in FAULTS])
         sentences = [f"{fault.name}: {fault.sentence}" for fault in FAULTS]
+        if is_concrete(self.result):  # float64 too, wherever it was computed
+            for fault, sentence in zip(FAULTS, sentences, strict=True):
+                if np.any(np.asarray(self.result) == fault):
+                    raise RuntimeError(sentence)
+            return self
+        failed = jnp.stack([jnp.any(self.result == fault) for fault in FAULTS])
         # Typed keys do not go through callbacks.
         fields = {name: value for name, value in self._asdict().items() if name not in ("key", "state")}
         return self._replace(**eqx.branched_error_if(fields, failed.any(), jnp.argmax(failed), sentences))

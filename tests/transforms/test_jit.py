@@ -101,6 +101,9 @@ def test_a_checked_solution_raises_inside_jit():
         jax.jit(jax.vmap(lambda k: run(k, Y, X).checked().x))(jnp.array([1, -1])).block_until_ready()
     with pytest.raises(RuntimeError, match="singular: "):
         run(18, Y, twin).checked()
+    with jax.enable_x64(True):
+        double = run(2, Y, X)
+    assert double.checked().x.dtype == np.float64
 
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
