@@ -27,7 +27,6 @@ ASCENTS = ("DualAst", "DIHT")
 SLOW = ("PrimDual", *ASCENTS)
 ALGORITHMS = (*FORMS, *ASCENTS, "CDSS")
 OMEGA = 5e-4
-PROBE = 100  # steps of an ascent whose time is taken: all of them cost the same
 UNITS = {
     "time": "time (s)",
     "objective": "objective",
@@ -96,18 +95,6 @@ def fitted(
     return np.asarray(x), int(taken)
 
 
-def seconds(X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, taken: int) -> float:
-    """Time of an algorithm without compiling, the median of three; of slow ones once, of an ascent from a few steps."""
-    most = min(PROBE, taken) if algorithm in ASCENTS else steps
-    fitted(X, y, lam, algorithm, k, steps, 1)
-    times = []
-    for _ in range(1 if algorithm == "PrimDual" else 3):
-        start = time.perf_counter()
-        fitted(X, y, lam, algorithm, k, steps, most)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times)) * (taken / most if algorithm in ASCENTS else 1)
-
-
 def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tuple[float, float]:
     """P(beta) and P(beta) - D(X beta - y), (14) with the dual point of Remark D.3, in the sum form."""
     lam0, lam1, lam2 = lam
@@ -120,9 +107,22 @@ def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tup
 def _row(
     X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    x, taken = fitted(X, y, lam, algorithm, k, steps)
+    """Coefficients and what they come to; the time without compiling, of what is fast the median of three."""
+    fitted(X, y, lam, algorithm, k, steps, 1)
+    times = []
+    for _ in range(1 if algorithm in SLOW else 3):
+        start = time.perf_counter()
+        x, taken = fitted(X, y, lam, algorithm, k, steps)
+        times.append(time.perf_counter() - start)
     value, gap = duality_gap(X, y, lam, x)
-    return x, {"objective": value, "gap": gap, "nonzeros": int(np.count_nonzero(x)), "steps": taken}
+    return x, {
+        "objective": value,
+        "gap": gap,
+        "nonzeros": int(np.count_nonzero(x)),
+        "steps": taken,
+        "ended": taken < steps,
+        "time": float(np.median(times)),
+    }
 
 
 def simulated(run: Run, n: int, snr: float, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,46 +140,50 @@ def simulated(run: Run, n: int, snr: float, copy: int) -> tuple[np.ndarray, np.n
 
 
 class Table:
-    """What the copies of a place (n and SNR, or n and p) gave: cells of results, and of times."""
+    """What the copies of a place (n and SNR, or n and p) gave: a row for each, with the results of every algorithm."""
 
-    def __init__(self, rows: list[dict[str, Any]], times: list[dict[str, Any]], names: tuple[str, str]) -> None:
+    def __init__(self, rows: list[dict[str, Any]], names: tuple[str, str]) -> None:
         self.names = names
-        self.rows, self.times = self._by_place(rows), self._by_place(times)
-
-    def _by_place(self, rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-        places: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        self.rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in rows:
-            places.setdefault(tuple(row[name] for name in self.names), []).append(row)
-        return places
+            self.rows.setdefault(tuple(row[name] for name in names), []).append(row)
 
     def draws(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> np.ndarray:
-        """One number per copy, as many as there are."""
-        if measure == "time":
-            return np.array([row[algorithm] for row in self.times[place]])
-        return np.array([row[algorithm][measure] for row in self.rows[place] if algorithm in row])
+        """One number per copy."""
+        return np.array([row[algorithm][measure] for row in self.rows[place]])
 
     def mean(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> float:
-        """The mean over the copies that all algorithms have."""
-        return float(self.draws(algorithm, measure, place)[: len(self.times[place])].mean())
+        """The mean over the copies."""
+        return float(self.draws(algorithm, measure, place).mean())
+
+    def all_ended(self, algorithm: str, places: Iterable[tuple[Any, ...]]) -> bool:
+        """Whether none of its runs was stopped."""
+        return all(self.draws(algorithm, "ended", place).all() for place in places)
+
+    def stopped(self) -> dict[str, str]:
+        """Of each algorithm that was stopped, how many of its runs."""
+        ended = {a: np.concatenate([self.draws(a, "ended", place) for place in self.rows]) for a in ALGORITHMS}
+        return {a: f"{np.sum(~each)} of {each.size}" for a, each in ended.items() if not each.all()}
 
     def paired(
         self, difference: Callable[[Any, Any], Any], first: str, second: str, measure: str, places: Sequence[Any]
     ) -> Mean:
-        """A difference of two algorithms on the copies that both have at some places."""
-        draws = []
-        for place in places:
-            pairs = zip(self.draws(first, measure, place), self.draws(second, measure, place), strict=False)
-            draws += [difference(a, b) for a, b in pairs]
-        return Mean(draws)
+        """A difference of two algorithms on the copies of some places."""
+        rows = [row for place in places for row in self.rows[place]]
+        return Mean([difference(row[first][measure], row[second][measure]) for row in rows])
 
     def faster(self, first: str, rivals: Iterable[str], groups: Mapping[str, Sequence[Any]]) -> dict[str, Ratio]:
-        """Each rival's time over the first's, in each group of places."""
+        """Each rival's time over the first's, in each group of places; from one side where runs were stopped."""
 
         def times(own: float, other: float) -> float:
             return np.log(other / own)
 
         return {
-            f"{rival}, {name}": Ratio(self.paired(times, first, rival, "time", places).draws)
+            f"{rival}, {name}": Ratio(
+                self.paired(times, first, rival, "time", places).draws,
+                may_be_less=not self.all_ended(first, places),
+                may_be_more=not self.all_ended(rival, places),
+            )
             for rival in rivals
             for name, places in groups.items()
         }
@@ -197,10 +201,6 @@ class Table:
                     ax.set_yscale("log")
         legend_below(figure, axes[0, 0])
         return figure
-
-
-def _algorithms(run: Run, copy: int) -> tuple[str, ...]:
-    return ALGORITHMS if copy < run["slow_copies"] else tuple(a for a in ALGORITHMS if a not in SLOW)
 
 
 def fig1(run: Run) -> Any:
@@ -234,24 +234,15 @@ def fig1(run: Run) -> Any:
         X, y, w = simulated(run, n, snr, copy)
         found = {}
         with jax.enable_x64(True):
-            for algorithm in _algorithms(run, copy):
+            for algorithm in ALGORITHMS:
                 x, row = _row(X, y, prices(n, snr), algorithm, truth, run["max_steps"])
                 row["recovery"] = float(np.mean(x[w != 0] != 0))
                 row["error"] = float(np.linalg.norm(x - w) / np.linalg.norm(w))
                 found[algorithm] = row
         return found
 
-    def timed(n: int, snr: float, copy: int) -> dict[str, Any]:
-        X, y, _ = simulated(run, n, snr, copy)
-        taken = next(row for row in rows if (row["n"], row["snr"], row["copy"]) == (n, snr, copy))
-        with jax.enable_x64(True):
-            return {a: seconds(X, y, prices(n, snr), a, truth, run["max_steps"], taken[a]["steps"]) for a in ALGORITHMS}
-
-    def cells(copies: int) -> list[dict[str, Any]]:
-        return [{"n": n, "snr": snr, "copy": copy} for n, snr in places for copy in range(copies)]
-
-    rows = run.map(compare, cells(run["copies"]))
-    table = Table(rows, run.map(timed, cells(run["slow_copies"])), ("n", "snr"))
+    cells = [{"n": n, "snr": snr, "copy": copy} for n, snr in places for copy in range(run["copies"])]
+    table = Table(run.map(compare, cells), ("n", "snr"))
     _decide_simulated(run, table, truth)
     return table.figure(run, ("time", "gap", "nonzeros", "recovery", "error"), "SNR")
 
@@ -267,7 +258,7 @@ def _decide_simulated(run: Run, table: Table, truth: int) -> None:
         "a",
         "PrimDual takes less time than CDSS, DualAst and DIHT at each n",
         {title: every(each.values()) for title, each in faster.items()},
-        draws=run["slow_copies"],
+        draws=run["copies"],
         numbers={title: {f"times faster, {at}": x for at, x in each.items()} for title, each in faster.items()},
         filled={f"n={n}, SNR {snr}": table.mean("PrimDual convex", "nonzeros", (n, snr)) / truth for n, snr in places},
         better_by={
@@ -278,6 +269,7 @@ def _decide_simulated(run: Run, table: Table, truth: int) -> None:
             for name, group in by_snr.items()
         },
         mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in places])) for a in ALGORITHMS},
+        stopped=table.stopped(),
     )
 
 
@@ -297,23 +289,18 @@ def fig2(run: Run) -> Any:
     data = run.load("news20-topics")
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
-    lam, k, steps = tuple(run["prices"]), run["k"], run["max_steps"]
+    lam, k = tuple(run["prices"]), run["k"]
 
     def compare(n: int, p: int, copy: int) -> dict[str, Any]:
         X, y = words(run, data, n, p, copy)
         with jax.enable_x64(True):
-            return {a: _row(X, y, lam, a, k, steps)[1] for a in _algorithms(run, copy)}
+            return {
+                a: _row(X, y, lam, a, k, run["printed_steps"] if a == "PrimDual" else run["max_steps"])[1]
+                for a in ALGORITHMS
+            }
 
-    def timed(n: int, p: int, copy: int) -> dict[str, Any]:
-        X, y = words(run, data, n, p, copy)
-        taken = next(row for row in rows if (row["n"], row["p"], row["copy"]) == (n, p, copy))
-        with jax.enable_x64(True):
-            return {a: seconds(X, y, lam, a, k, steps, taken[a]["steps"]) for a in ALGORITHMS}
-
-    places = [(n, p) for p in run["ps"] for n in run["ns"]]
-    rows = run.map(compare, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["copies"])])
-    times = run.map(timed, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["slow_copies"])])
-    table = Table(rows, times, ("n", "p"))
+    cells = [{"n": n, "p": p, "copy": copy} for p in run["ps"] for n in run["ns"] for copy in range(run["copies"])]
+    table = Table(run.map(compare, cells), ("n", "p"))
     _decide_words(run, table)
     return table.figure(run, ("time", "objective", "gap", "nonzeros"), "p =")
 
@@ -341,7 +328,7 @@ def _decide_words(run: Run, table: Table) -> None:
             letter,
             f"at {place} PrimDual takes less time than the others",
             {title: every(each.values()) for title, each in faster.items()},
-            draws=run["slow_copies"],
+            draws=run["copies"],
             numbers={title: {f"times faster, {at}": x for at, x in each.items()} for title, each in faster.items()},
             objective_lower_by={title: objectives(form, group) for form, title in FORMS.items()},
         )
@@ -351,7 +338,7 @@ def _decide_words(run: Run, table: Table) -> None:
         "c",
         f"CDSS takes the longest time at p = {small}",
         {title: every([*each.values(), *others.values()]) for title, each in longer.items()},
-        draws=run["slow_copies"],
+        draws=run["copies"],
         numbers={
             title: {
                 **{f"times longer than {title}": x for x in each.values()},
@@ -359,18 +346,28 @@ def _decide_words(run: Run, table: Table) -> None:
             }
             for title, each in longer.items()
         },
-        mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in table.times])) for a in ALGORITHMS},
+        mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in table.rows])) for a in ALGORITHMS},
+        stopped=table.stopped(),
     )
     places = next(iter(most.values()))
-    smaller = {
-        a: Ratio(table.paired(lambda own, other: np.log(other / own), "CDSS", a, "gap", places).draws)
-        for a in ("PrimDual", "DualAst")
+
+    def gaps(own: float, other: float) -> float:
+        return np.log(other / own)
+
+    smaller = {  # what was stopped might have come to a smaller gap
+        title: {
+            f"times smaller than {name}": Ratio(
+                table.paired(gaps, "CDSS", a, "gap", places).draws, may_be_less=not table.all_ended(a, places)
+            )
+            for a, name in ((form, title), ("DualAst", "DualAst"))
+        }
+        for form, title in FORMS.items()
     }
     run.claim(
         "d",
         f"CDSS has the smallest duality gap at p = {large}",
-        every(smaller.values()),
-        draws=run["slow_copies"],
-        numbers={f"times smaller than {a}": x for a, x in smaller.items()},
+        {title: every(each.values()) for title, each in smaller.items()},
+        draws=run["copies"],
+        numbers=smaller,
         compared={a: [table.mean(a, "gap", at) for at in places] for a in (*FORMS, "DualAst", "CDSS")},
     )

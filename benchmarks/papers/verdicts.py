@@ -116,8 +116,27 @@ class Mean(NamedTuple):
         return self.value - float(reach), self.value + float(reach)
 
 
-class Ratio(Mean):
-    """As `Mean`, of the logarithms of ratios: shown as their geometric mean."""
+class Ratio(NamedTuple):
+    """As `Mean`, of the logarithms of ratios: shown as their geometric mean.
+
+    Attributes:
+        draws: the logarithms.
+        may_be_less, may_be_more: whether they are bounds from one side, since a run whose time is in them was stopped.
+    """
+
+    draws: Sequence[float] | np.ndarray
+    may_be_less: bool = False
+    may_be_more: bool = False
+
+    @property
+    def value(self) -> float:
+        """The mean of the draws."""
+        return Mean(self.draws).value
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Student's interval; without an end on the side to which the number is not known."""
+        low, high = Mean(self.draws).interval(alpha)
+        return -np.inf if self.may_be_less else low, np.inf if self.may_be_more else high
 
 
 class Clustered(NamedTuple):
@@ -181,6 +200,8 @@ def _tied(estimate: Estimate, level: float, low: float, high: float) -> bool:
 
 
 def _more_copies(estimate: Estimate, level: float, low: float, high: float) -> Undecided:
+    if isinstance(estimate, Ratio) and (estimate.may_be_less or estimate.may_be_more):
+        return Undecided("runs to their end")
     away = abs(estimate.value - level)
     reach = (high - estimate.value) if estimate.value < level else (estimate.value - low)
     times = (reach / away) ** 2 if away > 0 else np.inf
