@@ -38,7 +38,7 @@ class Block(NamedTuple):
         ridge: (m,) l2.
         l0, l1: (m,) prices.
         box: bounds, (m,) each; None where there are none.
-        inn: (m,) features that may not leave.
+        inn: (m,) features that may not leave, none of them padding.
     """
 
     idx: Int[Array, "m"]
@@ -178,8 +178,7 @@ class Descent:
         root = jnp.sqrt(2 * l0 * ridge)
         near = ~inn & (size <= jnp.sqrt(2 * l0 / jnp.maximum(ridge, jnp.finfo(ridge.dtype).tiny)))
         rho = jnp.where(near, root * size, l0 + 0.5 * ridge * size**2) + self.block.l1 * size
-        live = jnp.arange(size.shape[0]) < self.block.live
-        return self.loss_value(fit) + jnp.sum(jnp.where(live, rho, 0))
+        return self.loss_value(fit) + jnp.sum(rho)
 
     def moments(self, a: Float[Array, "n"]) -> Float[Array, "m"]:
         """tau of the block's features."""
@@ -189,15 +188,13 @@ class Descent:
         """w(a) on the block."""
         tau = self.moments(a)
         size = jnp.maximum(jnp.abs(tau) - self.block.l1, 0) / self.block.ridge
-        live = jnp.arange(tau.shape[0]) < self.block.live
-        return jnp.where((0.5 * self.block.ridge * size**2 > self.block.l0) & live, -jnp.sign(tau) * size, 0)
+        return jnp.where(0.5 * self.block.ridge * size**2 > self.block.l0, -jnp.sign(tau) * size, 0)
 
     def bound(self, a: Float[Array, "n"]) -> Float[Array, ""]:
         """D(a) on the block's features alone."""
         tau = self.moments(a)
         terms = jnp.maximum(jnp.abs(tau) - self.block.l1, 0) ** 2 / (2 * self.block.ridge) - self.block.l0
-        live = jnp.arange(tau.shape[0]) < self.block.live
-        return self.dual.separable(a) - jnp.sum(jnp.where(live & ((terms > 0) | self.block.inn), terms, 0))
+        return self.dual.separable(a) - jnp.sum(jnp.where((terms > 0) | self.block.inn, terms, 0))
 
     def descend(self, fit: BlockFit, tol: Array | float, max_sweeps: Array | int = 200, inner: int = 10) -> BlockFit:
         """Sweeps of the penalty until it falls by less than tol: each is followed by spacer sweeps on the support."""

@@ -1,6 +1,7 @@
 """ForwardSelection and FoBa against greedy searches written out in NumPy."""
 
 import itertools
+from types import SimpleNamespace
 
 import cases
 import jax
@@ -308,3 +309,20 @@ def test_what_they_do_not_take():
             sht.solve(objective, sht.GroupSparsity(np.arange(P), 2), solver)
         with pytest.raises(TypeError, match="Hinge"):
             sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(2), solver)
+
+
+def test_what_cannot_be_removed_does_not_hide_what_can():
+    """Where a value without a feature is outside a loss's domain, infinite or NaN."""
+    without = jnp.array([0.0, np.nan, 5.0, 3.5, np.inf, -9.0])  # an intercept, four features, padding
+    objective = SimpleNamespace(n_free=1, restrict=lambda _: SimpleNamespace(without_each=lambda *_: without))
+    state = SimpleNamespace(
+        x=jnp.ones(9),
+        support=sht.results.Support(jnp.array([8, 1, 3, 5, 7, 0]), jnp.arange(6) < 5),
+        value=3.0,
+        size=4,
+        memory=SimpleNamespace(by_size=jnp.full(6, 1.0)),
+        complete=jnp.zeros((), bool),
+    )
+    threshold = SimpleNamespace(keep=np.zeros(0, int))
+    position, superfluous = sht.solvers.FoBa()._weakest(objective, threshold, state)
+    assert (int(position), bool(superfluous)) == (3, True)

@@ -192,3 +192,13 @@ def test_errors():
         sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), fit._replace(x=np.zeros(P)))
     with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
         sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.solvers.FoBa())
+
+
+def test_entries_of_rows_are_their_places_and_those_of_the_intercepts():
+    objective = make("squared")
+    bound = sht.RowSparsity(2, keep=[4]).bind(objective)
+    x, support = bound(jnp.asarray(RNG.standard_normal(P * C + C)))
+    entries = bound.entries(x, support)
+    found = np.sort(entries.idx[entries.mask])
+    np.testing.assert_array_equal(found, np.flatnonzero(x))
+    assert set(range(P * C, P * C + C)) < set(found.tolist())

@@ -1,5 +1,6 @@
 """Sparse designs: odd matrices, transforms, derivatives, and the same iterates as dense ones."""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -316,6 +317,30 @@ def test_conjugate_gradients_stop_on_a_singular_system():
     fit = truncated_newton(large, jnp.zeros(2))
     np.testing.assert_allclose(fit.z, [1, 1], atol=1e-9)
     assert bool(fit.solved)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_units_of_columns_cost_conjugate_gradients_no_steps(loss):
+    units = jnp.append(jnp.geomspace(1e-3, 1e3, P), 1.0)
+    model = sht.LinearModel(X, TARGETS[loss], cases.LOSSES[loss], l2=0.01, fit_intercept=True)
+    every = sht.results.Support(jnp.arange(P + 1, dtype=jnp.int32), jnp.ones(P + 1, bool))
+    plain = model.restrict(every)
+    scaled = dataclasses.replace(
+        plain, part=dataclasses.replace(plain.part, A=plain.part.A * units, ridge=plain.part.ridge * units**2)
+    )
+    run = cases.jit(lambda part, most: truncated_newton(part, jnp.zeros(P + 1), most))
+    for most in (*range(1, 8), 100):
+        first, second = (run(each, most) for each in (plain, scaled))
+        np.testing.assert_allclose(second.z * units, first.z, atol=1e-5)
+
+
+def test_conjugate_gradients_leave_a_column_of_zeros_at_zero():
+    design = np.where(np.arange(P) == 3, 0, X)
+    model = sht.LinearModel(design, TARGETS["logistic"], sht.losses.Logistic(), fit_intercept=True)
+    part = model.restrict(sht.results.Support(jnp.arange(P + 1, dtype=jnp.int32), jnp.ones(P + 1, bool)))
+    fit = cases.jit(truncated_newton)(part, jnp.zeros(P + 1))
+    assert bool(fit.solved) and fit.z[3] == 0
+    np.testing.assert_allclose(part.grad(fit.z), 0, atol=1e-7)
 
 
 def test_a_large_k_takes_another_solver():

@@ -1,5 +1,6 @@
 """PrimalDual, CDSS, the L0L1L2 threshold, certificates and paths over l0."""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -14,10 +15,11 @@ from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.duality import Dual, dual_of, relax
+from sparsehtp.duality.dual import Fixed
 from sparsehtp.grids import penalised_path
 from sparsehtp.results import FIRED, RESULTS
 from sparsehtp.solvers.cdss import best_swap, state_at
-from sparsehtp.solvers.coordinate import block_sizes
+from sparsehtp.solvers.coordinate import Descent, block_sizes, gather_block
 from sparsehtp.solvers.primal_dual import supported
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -50,6 +52,28 @@ def test_the_threshold_keeps_free_entries_and_shows_an_overflow():
     assert np.count_nonzero(x[:P]) == 3 and bound.overflow(x)
     solution = sht.solve(model(), sht.L0L1L2(1e-6, 0.0, k_max=2), sht.solvers.IHT(), max_steps=20)
     assert solution.result == RESULTS.support_overflow
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+@pytest.mark.parametrize("l0", [0.0, 0.02])
+def test_a_block_has_the_dual_of_its_features_alone(logistic, l0):
+    """Whatever the padding repeats: here feature 0, which may not leave."""
+    dual = dual_of(model(logistic), sht.L0L1L2(l0, 0.01))
+    rng = np.random.default_rng(1)
+    features = np.array([3, 10, 60, 61, 110])
+    inn = jnp.zeros(P, bool).at[jnp.array([0, 3, 10])].set(True)
+    alone = dataclasses.replace(dual, fixed=Fixed(jnp.ones(P, bool).at[features].set(False), inn.at[0].set(False)))
+    centres, _ = dual.columns.moments()
+    block = gather_block(dual, jnp.asarray([*features, 0, 0, 0]), jnp.int32(5), inn, centres)
+    descent = Descent(dual, block)
+    for size in (0.01, 1.0):
+        a = dual.project(jnp.asarray(size * rng.standard_normal(N)))
+        point = alone.point(a)
+        np.testing.assert_allclose(descent.bound(a), point.value, rtol=1e-12)
+        free = np.setdiff1d(features, [3, 10])
+        np.testing.assert_allclose(descent.link(a)[np.isin(features, free).nonzero()[0]], point.x[free], rtol=1e-12)
+        fit = descent.sweep(descent.start(descent.link(a), jnp.zeros(())), descent.envelope_update)
+        assert not np.any(fit.w[5:]) and float(descent.envelope_value(fit)) >= float(point.value)
 
 
 @pytest.mark.parametrize(("argument", "value"), [("l0", -1.0), ("l1", np.nan), ("k_max", 0)])

@@ -50,6 +50,7 @@ def test_a_model_of_tables_is_saved_without_pickle(tmp_path):
 
 BAD_FITS = {
     "missing": (lambda: sht.TablePreprocessor("zero").fit(FRAME), "missing: must be one of"),
+    "no fit": (lambda: sht.TablePreprocessor().get_feature_names_out(), "is not fitted yet"),
     "array": (lambda: sht.TablePreprocessor().fit(FRAME.to_numpy()), "needs a data frame of pandas or polars"),
     "text": (lambda: sht.TablePreprocessor().fit(FRAME), "'city' holds text; set dummies=True, or drop it"),
     "drop": (lambda: sht.TablePreprocessor(drop=["z"]).fit(FRAME), "no column 'z' to leave out"),
