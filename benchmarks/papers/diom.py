@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from sparsehtp._programs import program
 from sparsehtp._solve import solve
-from sparsehtp.iteration.results import FIRED
+from sparsehtp.iteration.results import FIRED, RESULTS
 from sparsehtp.iteration.termination import AbstractTermination
 from sparsehtp.objectives import LinearModel
 from sparsehtp.solvers import CDSS, DIHT, PrimalDual
@@ -65,12 +65,12 @@ class PaperDIHT(DIHT):
 @program(static_argnames=("algorithm", "k", "steps"))
 def _fit(
     X: Any, y: Any, l0: Any, l1: Any, l2: Any, tol: Any, most: Any, *, algorithm: str, k: int, steps: int
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     model = LinearModel(X, y, l2=l2)
     limits: dict[str, Any] = {"max_steps": steps, "termination": Settled(tol, most)}
     if algorithm == "DIHT":
         found = solve(model, Sparsity(k), PaperDIHT(), record=None, throw=False, **limits)
-        return found.x, found.num_steps
+        return found.x, found.num_steps, found.result
     solver: Any = {
         "PrimDual": PrimalDual(inner="printed", omega=OMEGA, rule="gap_sphere"),
         "PrimDual convex": PrimalDual(),
@@ -78,21 +78,22 @@ def _fit(
         "CDSS": CDSS(),
     }[algorithm]
     found = solve(model, L0L1L2(l0, l1), solver, record=None, throw=False, **(limits if algorithm != "CDSS" else {}))
-    return found.x, found.num_steps
+    return found.x, found.num_steps, found.result
 
 
 def fitted(
     X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, most: int | None = None
-) -> tuple[np.ndarray, int]:
-    """Coefficients and steps of an algorithm.
+) -> tuple[np.ndarray, int, bool]:
+    """Coefficients and steps of an algorithm, and whether it came to its end.
 
     `lam` are the weights of the sum form: lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
     """
     n = len(y)
     lam0, lam1, lam2 = lam
     arguments = (jnp.asarray(X), jnp.asarray(y), lam0 / n, lam1 / n, 2 * lam2 / n, 1e-6 / n)
-    x, taken = _fit(*arguments, steps if most is None else most, algorithm=algorithm, k=k, steps=steps)
-    return np.asarray(x), int(taken)
+    most = steps if most is None else most
+    x, taken, result = _fit(*arguments, most, algorithm=algorithm, k=k, steps=steps)
+    return np.asarray(x), int(taken), bool(taken < most and result == RESULTS.converged)
 
 
 def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tuple[float, float]:
@@ -112,7 +113,7 @@ def _row(
     times = []
     for _ in range(1 if algorithm in SLOW else 3):
         start = time.perf_counter()
-        x, taken = fitted(X, y, lam, algorithm, k, steps)
+        x, taken, ended = fitted(X, y, lam, algorithm, k, steps)
         times.append(time.perf_counter() - start)
     value, gap = duality_gap(X, y, lam, x)
     return x, {
@@ -120,7 +121,7 @@ def _row(
         "gap": gap,
         "nonzeros": int(np.count_nonzero(x)),
         "steps": taken,
-        "ended": taken < steps,
+        "ended": ended,
         "time": float(np.median(times)),
     }
 
@@ -192,10 +193,14 @@ class Table:
         """A row of panels for every second coordinate of the places."""
         rows = sorted({place[1] for place in self.rows}, key=run[{"snr": "snrs", "p": "ps"}[self.names[1]]].index)
         figure, axes = panels(len(rows), len(measures), width=2.8)
+        stopped = self.stopped()
         for line, other in zip(axes, rows, strict=True):
             for ax, measure in zip(line, measures, strict=True):
                 series = {a: [self.mean(a, measure, (n, other)) for n in run["ns"]] for a in ALGORITHMS}
                 curves(ax, run["ns"], series)
+                for drawn in ax.lines:
+                    if drawn.get_label() in stopped:
+                        drawn.set_label(f"{drawn.get_label()} (stopped)")
                 ax.set(title=f"{UNITS[measure]}, {title} {other}", xlabel="sample size n")
                 if measure in ("time", "gap"):
                     ax.set_yscale("log")
@@ -322,15 +327,19 @@ def _decide_words(run: Run, table: Table) -> None:
             for name, places in group.items()
         }
 
-    for letter, group, place in (("a", late, f"p = {small}, {next(iter(late))}"), ("b", most, f"p = {large}")):
-        faster = {title: table.faster(form, (*ASCENTS, "CDSS"), group) for form, title in FORMS.items()}
+    for letter, group, place, rivals in (
+        ("a", late, f"p = {small}, {next(iter(late))}", ("DIHT", "CDSS")),  # "DualAst has similar computation cost"
+        ("b", most, f"p = {large}", ("CDSS",)),
+    ):
+        faster = {title: table.faster(form, rivals, group) for form, title in FORMS.items()}
         run.claim(
             letter,
-            f"at {place} PrimDual takes less time than the others",
+            f"at {place} PrimDual takes less time than {' and '.join(rivals)}",
             {title: every(each.values()) for title, each in faster.items()},
             draws=run["copies"],
             numbers={title: {f"times faster, {at}": x for at, x in each.items()} for title, each in faster.items()},
             objective_lower_by={title: objectives(form, group) for form, title in FORMS.items()},
+            stopped=table.stopped(),
         )
     longer = {title: table.faster(form, ("CDSS",), least) for form, title in FORMS.items()}
     others = {a: x for a in ASCENTS for x in table.faster(a, ("CDSS",), least).values()}
@@ -354,20 +363,20 @@ def _decide_words(run: Run, table: Table) -> None:
     def gaps(own: float, other: float) -> float:
         return np.log(other / own)
 
-    smaller = {  # what was stopped might have come to a smaller gap
-        title: {
-            f"times smaller than {name}": Ratio(
-                table.paired(gaps, "CDSS", a, "gap", places).draws, may_be_less=not table.all_ended(a, places)
-            )
-            for a, name in ((form, title), ("DualAst", "DualAst"))
-        }
+    def smaller(rival: str) -> Ratio:
+        """How much larger a rival's gap is; where it was stopped, its gap might have come to anything."""
+        going = not table.all_ended(rival, places)
+        return Ratio(table.paired(gaps, "CDSS", rival, "gap", places).draws, may_be_less=going, may_be_more=going)
+
+    than = {
+        title: {f"times smaller than {name}": smaller(a) for a, name in ((form, title), ("DualAst", "DualAst"))}
         for form, title in FORMS.items()
     }
     run.claim(
         "d",
         f"CDSS has the smallest duality gap at p = {large}",
-        {title: every(each.values()) for title, each in smaller.items()},
+        {title: every(each.values()) for title, each in than.items()},
         draws=run["copies"],
-        numbers=smaller,
+        numbers=than,
         compared={a: [table.mean(a, "gap", at) for at in places] for a in (*FORMS, "DualAst", "CDSS")},
     )
