@@ -17,9 +17,9 @@ from sparsehtp.objectives import LinearModel
 from sparsehtp.solvers import CDSS, DIHT, PrimalDual
 from sparsehtp.thresholds import L0L1L2, Sparsity
 
-from .figures import curves, legend_below, panels
+from .figures import curves, legend_below, panels, short_log
 from .run import Run
-from .verdicts import Mean, Ratio, every, shown
+from .verdicts import ALPHA, Mean, Ratio, every, shown
 
 # Algorithms 1 to 3 as printed, and in the convex form that climbs the same dual.
 FORMS = {"PrimDual": "PrimDual (as printed)", "PrimDual convex": "PrimDual in its convex form"}
@@ -196,14 +196,17 @@ class Table:
         stopped = self.stopped()
         for line, other in zip(axes, rows, strict=True):
             for ax, measure in zip(line, measures, strict=True):
-                series = {a: [self.mean(a, measure, (n, other)) for n in run["ns"]] for a in ALGORITHMS}
-                curves(ax, run["ns"], series)
+                to, back = (np.log, np.exp) if measure == "time" else (np.asarray, np.asarray)
+                means = {a: [Mean(to(self.draws(a, measure, (n, other)))) for n in run["ns"]] for a in ALGORITHMS}
+                bands = {a: back([mean.interval(ALPHA) for mean in each]).T for a, each in means.items()}
+                curves(ax, run["ns"], {a: back([mean.value for mean in each]) for a, each in means.items()}, bands)
                 for drawn in ax.lines:
                     if drawn.get_label() in stopped:
                         drawn.set_label(f"{drawn.get_label()} (stopped)")
                 ax.set(title=f"{UNITS[measure]}, {title} {other}", xlabel="sample size n")
                 if measure in ("time", "gap"):
                     ax.set_yscale("log")
+                    short_log(ax.yaxis)
         legend_below(figure, axes[0, 0])
         return figure
 
