@@ -196,7 +196,7 @@ def fig5(run: Run) -> Any:
         for m in run["ms"]
     }
     curves = {at: [np.array(row["curve"], float) for row in each] for at, each in parts.items()}
-    falls = {at: moves(np.transpose([_quarters(curve) for curve in each]), -1) for at, each in curves.items()}
+    falls = {at: moves(list(np.transpose([_quarters(curve) for curve in each])), -1) for at, each in curves.items()}
     names = {at: f"step {at[0]:g}, m = {at[1]}" for at in parts}
     run.claim(
         "a",
