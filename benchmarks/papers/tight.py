@@ -149,7 +149,7 @@ def fig2(run: Run) -> Any:
     there = (175, 16) in places
     run.claim(
         "a",
-        "HT-SVRG recovers at least 80% of the signals with K = 16 from n = 175",
+        "HT-SVRG recovers at least 80% of the signals with K = 16 at n = 175",
         {
             ITERATES[a]: with_all_stages(run, all_of(at_least(table[a][175, 16], 0.8))) if there else None
             for a in ITERATES
@@ -163,7 +163,7 @@ def fig2(run: Run) -> Any:
     success = {ITERATES[a]: {f"K = {K}": table[a][232, K] for K in sure} for a in ITERATES}
     run.claim(
         "b",
-        "HT-SVRG recovers at least 95% of the signals with K <= 22 from n = 232",
+        "HT-SVRG recovers at least 95% of the signals with K <= 22 at n = 232",
         {
             reading: with_all_stages(run, every(each.values(), 0.95)) if sure else None
             for reading, each in success.items()
