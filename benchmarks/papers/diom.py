@@ -11,15 +11,15 @@ from jaxtyping import Array
 
 from sparsehtp._programs import program
 from sparsehtp._solve import solve
-from sparsehtp.iteration.results import FIRED
+from sparsehtp.iteration.results import FIRED, RESULTS
 from sparsehtp.iteration.termination import AbstractTermination
 from sparsehtp.objectives import LinearModel
 from sparsehtp.solvers import CDSS, DIHT, PrimalDual
 from sparsehtp.thresholds import L0L1L2, Sparsity
 
-from .figures import curves, legend_below, panels
+from .figures import curves, legend_below, panels, short_log
 from .run import Run
-from .verdicts import Mean, Ratio, every, shown
+from .verdicts import ALPHA, Mean, Ratio, every, shown
 
 # Algorithms 1 to 3 as printed, and in the convex form that climbs the same dual.
 FORMS = {"PrimDual": "PrimDual (as printed)", "PrimDual convex": "PrimDual in its convex form"}
@@ -27,7 +27,6 @@ ASCENTS = ("DualAst", "DIHT")
 SLOW = ("PrimDual", *ASCENTS)
 ALGORITHMS = (*FORMS, *ASCENTS, "CDSS")
 OMEGA = 5e-4
-PROBE = 100  # steps of an ascent whose time is taken: all of them cost the same
 UNITS = {
     "time": "time (s)",
     "objective": "objective",
@@ -66,12 +65,12 @@ class PaperDIHT(DIHT):
 @program(static_argnames=("algorithm", "k", "steps"))
 def _fit(
     X: Any, y: Any, l0: Any, l1: Any, l2: Any, tol: Any, most: Any, *, algorithm: str, k: int, steps: int
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     model = LinearModel(X, y, l2=l2)
     limits: dict[str, Any] = {"max_steps": steps, "termination": Settled(tol, most)}
     if algorithm == "DIHT":
         found = solve(model, Sparsity(k), PaperDIHT(), record=None, throw=False, **limits)
-        return found.x, found.num_steps
+        return found.x, found.num_steps, found.result
     solver: Any = {
         "PrimDual": PrimalDual(inner="printed", omega=OMEGA, rule="gap_sphere"),
         "PrimDual convex": PrimalDual(),
@@ -79,33 +78,22 @@ def _fit(
         "CDSS": CDSS(),
     }[algorithm]
     found = solve(model, L0L1L2(l0, l1), solver, record=None, throw=False, **(limits if algorithm != "CDSS" else {}))
-    return found.x, found.num_steps
+    return found.x, found.num_steps, found.result
 
 
 def fitted(
     X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, most: int | None = None
-) -> tuple[np.ndarray, int]:
-    """Coefficients and steps of an algorithm.
+) -> tuple[np.ndarray, int, bool]:
+    """Coefficients and steps of an algorithm, and whether it came to its end.
 
     `lam` are the weights of the sum form: lam0 = n l0, lam1 = n l1, lam2 = n l2 / 2.
     """
     n = len(y)
     lam0, lam1, lam2 = lam
     arguments = (jnp.asarray(X), jnp.asarray(y), lam0 / n, lam1 / n, 2 * lam2 / n, 1e-6 / n)
-    x, taken = _fit(*arguments, steps if most is None else most, algorithm=algorithm, k=k, steps=steps)
-    return np.asarray(x), int(taken)
-
-
-def seconds(X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int, taken: int) -> float:
-    """Time of an algorithm without compiling, the median of three; of slow ones once, of an ascent from a few steps."""
-    most = min(PROBE, taken) if algorithm in ASCENTS else steps
-    fitted(X, y, lam, algorithm, k, steps, 1)
-    times = []
-    for _ in range(1 if algorithm == "PrimDual" else 3):
-        start = time.perf_counter()
-        fitted(X, y, lam, algorithm, k, steps, most)
-        times.append(time.perf_counter() - start)
-    return float(np.median(times)) * (taken / most if algorithm in ASCENTS else 1)
+    most = steps if most is None else most
+    x, taken, result = _fit(*arguments, most, algorithm=algorithm, k=k, steps=steps)
+    return np.asarray(x), int(taken), bool(taken < most and result == RESULTS.converged)
 
 
 def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tuple[float, float]:
@@ -120,9 +108,22 @@ def duality_gap(X: np.ndarray, y: np.ndarray, lam: Prices, x: np.ndarray) -> tup
 def _row(
     X: np.ndarray, y: np.ndarray, lam: Prices, algorithm: str, k: int, steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    x, taken = fitted(X, y, lam, algorithm, k, steps)
+    """Coefficients and what they come to; the time without compiling, of what is fast the median of three."""
+    fitted(X, y, lam, algorithm, k, steps, 1)
+    times = []
+    for _ in range(1 if algorithm in SLOW else 3):
+        start = time.perf_counter()
+        x, taken, ended = fitted(X, y, lam, algorithm, k, steps)
+        times.append(time.perf_counter() - start)
     value, gap = duality_gap(X, y, lam, x)
-    return x, {"objective": value, "gap": gap, "nonzeros": int(np.count_nonzero(x)), "steps": taken}
+    return x, {
+        "objective": value,
+        "gap": gap,
+        "nonzeros": int(np.count_nonzero(x)),
+        "steps": taken,
+        "ended": ended,
+        "time": float(np.median(times)),
+    }
 
 
 def simulated(run: Run, n: int, snr: float, copy: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,46 +141,50 @@ def simulated(run: Run, n: int, snr: float, copy: int) -> tuple[np.ndarray, np.n
 
 
 class Table:
-    """What the copies of a place (n and SNR, or n and p) gave: cells of results, and of times."""
+    """What the copies of a place (n and SNR, or n and p) gave: a row for each, with the results of every algorithm."""
 
-    def __init__(self, rows: list[dict[str, Any]], times: list[dict[str, Any]], names: tuple[str, str]) -> None:
+    def __init__(self, rows: list[dict[str, Any]], names: tuple[str, str]) -> None:
         self.names = names
-        self.rows, self.times = self._by_place(rows), self._by_place(times)
-
-    def _by_place(self, rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-        places: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        self.rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in rows:
-            places.setdefault(tuple(row[name] for name in self.names), []).append(row)
-        return places
+            self.rows.setdefault(tuple(row[name] for name in names), []).append(row)
 
     def draws(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> np.ndarray:
-        """One number per copy, as many as there are."""
-        if measure == "time":
-            return np.array([row[algorithm] for row in self.times[place]])
-        return np.array([row[algorithm][measure] for row in self.rows[place] if algorithm in row])
+        """One number per copy."""
+        return np.array([row[algorithm][measure] for row in self.rows[place]])
 
     def mean(self, algorithm: str, measure: str, place: tuple[Any, ...]) -> float:
-        """The mean over the copies that all algorithms have."""
-        return float(self.draws(algorithm, measure, place)[: len(self.times[place])].mean())
+        """The mean over the copies."""
+        return float(self.draws(algorithm, measure, place).mean())
+
+    def all_ended(self, algorithm: str, places: Iterable[tuple[Any, ...]]) -> bool:
+        """Whether none of its runs was stopped."""
+        return all(self.draws(algorithm, "ended", place).all() for place in places)
+
+    def stopped(self) -> dict[str, str]:
+        """Of each algorithm that was stopped, how many of its runs."""
+        ended = {a: np.concatenate([self.draws(a, "ended", place) for place in self.rows]) for a in ALGORITHMS}
+        return {a: f"{np.sum(~each)} of {each.size}" for a, each in ended.items() if not each.all()}
 
     def paired(
         self, difference: Callable[[Any, Any], Any], first: str, second: str, measure: str, places: Sequence[Any]
     ) -> Mean:
-        """A difference of two algorithms on the copies that both have at some places."""
-        draws = []
-        for place in places:
-            pairs = zip(self.draws(first, measure, place), self.draws(second, measure, place), strict=False)
-            draws += [difference(a, b) for a, b in pairs]
-        return Mean(draws)
+        """A difference of two algorithms on the copies of some places."""
+        rows = [row for place in places for row in self.rows[place]]
+        return Mean([difference(row[first][measure], row[second][measure]) for row in rows])
 
     def faster(self, first: str, rivals: Iterable[str], groups: Mapping[str, Sequence[Any]]) -> dict[str, Ratio]:
-        """Each rival's time over the first's, in each group of places."""
+        """Each rival's time over the first's, in each group of places; from one side where runs were stopped."""
 
         def times(own: float, other: float) -> float:
             return np.log(other / own)
 
         return {
-            f"{rival}, {name}": Ratio(self.paired(times, first, rival, "time", places).draws)
+            f"{rival}, {name}": Ratio(
+                self.paired(times, first, rival, "time", places).draws,
+                may_be_less=not self.all_ended(first, places),
+                may_be_more=not self.all_ended(rival, places),
+            )
             for rival in rivals
             for name, places in groups.items()
         }
@@ -188,19 +193,22 @@ class Table:
         """A row of panels for every second coordinate of the places."""
         rows = sorted({place[1] for place in self.rows}, key=run[{"snr": "snrs", "p": "ps"}[self.names[1]]].index)
         figure, axes = panels(len(rows), len(measures), width=2.8)
+        stopped = self.stopped()
         for line, other in zip(axes, rows, strict=True):
             for ax, measure in zip(line, measures, strict=True):
-                series = {a: [self.mean(a, measure, (n, other)) for n in run["ns"]] for a in ALGORITHMS}
-                curves(ax, run["ns"], series)
+                to, back = (np.log, np.exp) if measure == "time" else (np.asarray, np.asarray)
+                means = {a: [Mean(to(self.draws(a, measure, (n, other)))) for n in run["ns"]] for a in ALGORITHMS}
+                bands = {a: back([mean.interval(ALPHA) for mean in each]).T for a, each in means.items()}
+                curves(ax, run["ns"], {a: back([mean.value for mean in each]) for a, each in means.items()}, bands)
+                for drawn in ax.lines:
+                    if drawn.get_label() in stopped:
+                        drawn.set_label(f"{drawn.get_label()} (stopped)")
                 ax.set(title=f"{UNITS[measure]}, {title} {other}", xlabel="sample size n")
                 if measure in ("time", "gap"):
                     ax.set_yscale("log")
+                    short_log(ax.yaxis)
         legend_below(figure, axes[0, 0])
         return figure
-
-
-def _algorithms(run: Run, copy: int) -> tuple[str, ...]:
-    return ALGORITHMS if copy < run["slow_copies"] else tuple(a for a in ALGORITHMS if a not in SLOW)
 
 
 def fig1(run: Run) -> Any:
@@ -234,24 +242,15 @@ def fig1(run: Run) -> Any:
         X, y, w = simulated(run, n, snr, copy)
         found = {}
         with jax.enable_x64(True):
-            for algorithm in _algorithms(run, copy):
+            for algorithm in ALGORITHMS:
                 x, row = _row(X, y, prices(n, snr), algorithm, truth, run["max_steps"])
                 row["recovery"] = float(np.mean(x[w != 0] != 0))
                 row["error"] = float(np.linalg.norm(x - w) / np.linalg.norm(w))
                 found[algorithm] = row
         return found
 
-    def timed(n: int, snr: float, copy: int) -> dict[str, Any]:
-        X, y, _ = simulated(run, n, snr, copy)
-        taken = next(row for row in rows if (row["n"], row["snr"], row["copy"]) == (n, snr, copy))
-        with jax.enable_x64(True):
-            return {a: seconds(X, y, prices(n, snr), a, truth, run["max_steps"], taken[a]["steps"]) for a in ALGORITHMS}
-
-    def cells(copies: int) -> list[dict[str, Any]]:
-        return [{"n": n, "snr": snr, "copy": copy} for n, snr in places for copy in range(copies)]
-
-    rows = run.map(compare, cells(run["copies"]))
-    table = Table(rows, run.map(timed, cells(run["slow_copies"])), ("n", "snr"))
+    cells = [{"n": n, "snr": snr, "copy": copy} for n, snr in places for copy in range(run["copies"])]
+    table = Table(run.map(compare, cells), ("n", "snr"))
     _decide_simulated(run, table, truth)
     return table.figure(run, ("time", "gap", "nonzeros", "recovery", "error"), "SNR")
 
@@ -267,7 +266,7 @@ def _decide_simulated(run: Run, table: Table, truth: int) -> None:
         "a",
         "PrimDual takes less time than CDSS, DualAst and DIHT at each n",
         {title: every(each.values()) for title, each in faster.items()},
-        draws=run["slow_copies"],
+        draws=run["copies"],
         numbers={title: {f"times faster, {at}": x for at, x in each.items()} for title, each in faster.items()},
         filled={f"n={n}, SNR {snr}": table.mean("PrimDual convex", "nonzeros", (n, snr)) / truth for n, snr in places},
         better_by={
@@ -278,6 +277,7 @@ def _decide_simulated(run: Run, table: Table, truth: int) -> None:
             for name, group in by_snr.items()
         },
         mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in places])) for a in ALGORITHMS},
+        stopped=table.stopped(),
     )
 
 
@@ -297,23 +297,18 @@ def fig2(run: Run) -> Any:
     data = run.load("news20-topics")
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
-    lam, k, steps = tuple(run["prices"]), run["k"], run["max_steps"]
+    lam, k = tuple(run["prices"]), run["k"]
 
     def compare(n: int, p: int, copy: int) -> dict[str, Any]:
         X, y = words(run, data, n, p, copy)
         with jax.enable_x64(True):
-            return {a: _row(X, y, lam, a, k, steps)[1] for a in _algorithms(run, copy)}
+            return {
+                a: _row(X, y, lam, a, k, run["printed_steps"] if a == "PrimDual" else run["max_steps"])[1]
+                for a in ALGORITHMS
+            }
 
-    def timed(n: int, p: int, copy: int) -> dict[str, Any]:
-        X, y = words(run, data, n, p, copy)
-        taken = next(row for row in rows if (row["n"], row["p"], row["copy"]) == (n, p, copy))
-        with jax.enable_x64(True):
-            return {a: seconds(X, y, lam, a, k, steps, taken[a]["steps"]) for a in ALGORITHMS}
-
-    places = [(n, p) for p in run["ps"] for n in run["ns"]]
-    rows = run.map(compare, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["copies"])])
-    times = run.map(timed, [{"n": n, "p": p, "copy": c} for n, p in places for c in range(run["slow_copies"])])
-    table = Table(rows, times, ("n", "p"))
+    cells = [{"n": n, "p": p, "copy": copy} for p in run["ps"] for n in run["ns"] for copy in range(run["copies"])]
+    table = Table(run.map(compare, cells), ("n", "p"))
     _decide_words(run, table)
     return table.figure(run, ("time", "objective", "gap", "nonzeros"), "p =")
 
@@ -335,15 +330,19 @@ def _decide_words(run: Run, table: Table) -> None:
             for name, places in group.items()
         }
 
-    for letter, group, place in (("a", late, f"p = {small}, {next(iter(late))}"), ("b", most, f"p = {large}")):
-        faster = {title: table.faster(form, (*ASCENTS, "CDSS"), group) for form, title in FORMS.items()}
+    for letter, group, place, rivals in (
+        ("a", late, f"p = {small}, {next(iter(late))}", ("DIHT", "CDSS")),  # "DualAst has similar computation cost"
+        ("b", most, f"p = {large}", ("CDSS",)),
+    ):
+        faster = {title: table.faster(form, rivals, group) for form, title in FORMS.items()}
         run.claim(
             letter,
-            f"at {place} PrimDual takes less time than the others",
+            f"at {place} PrimDual takes less time than {' and '.join(rivals)}",
             {title: every(each.values()) for title, each in faster.items()},
-            draws=run["slow_copies"],
+            draws=run["copies"],
             numbers={title: {f"times faster, {at}": x for at, x in each.items()} for title, each in faster.items()},
             objective_lower_by={title: objectives(form, group) for form, title in FORMS.items()},
+            stopped=table.stopped(),
         )
     longer = {title: table.faster(form, ("CDSS",), least) for form, title in FORMS.items()}
     others = {a: x for a in ASCENTS for x in table.faster(a, ("CDSS",), least).values()}
@@ -351,7 +350,7 @@ def _decide_words(run: Run, table: Table) -> None:
         "c",
         f"CDSS takes the longest time at p = {small}",
         {title: every([*each.values(), *others.values()]) for title, each in longer.items()},
-        draws=run["slow_copies"],
+        draws=run["copies"],
         numbers={
             title: {
                 **{f"times longer than {title}": x for x in each.values()},
@@ -359,18 +358,28 @@ def _decide_words(run: Run, table: Table) -> None:
             }
             for title, each in longer.items()
         },
-        mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in table.times])) for a in ALGORITHMS},
+        mean_seconds={a: float(np.mean([table.mean(a, "time", at) for at in table.rows])) for a in ALGORITHMS},
+        stopped=table.stopped(),
     )
     places = next(iter(most.values()))
-    smaller = {
-        a: Ratio(table.paired(lambda own, other: np.log(other / own), "CDSS", a, "gap", places).draws)
-        for a in ("PrimDual", "DualAst")
+
+    def gaps(own: float, other: float) -> float:
+        return np.log(other / own)
+
+    def smaller(rival: str) -> Ratio:
+        """How much larger a rival's gap is; where it was stopped, its gap might have come to anything."""
+        going = not table.all_ended(rival, places)
+        return Ratio(table.paired(gaps, "CDSS", rival, "gap", places).draws, may_be_less=going, may_be_more=going)
+
+    than = {
+        title: {f"times smaller than {name}": smaller(a) for a, name in ((form, title), ("DualAst", "DualAst"))}
+        for form, title in FORMS.items()
     }
     run.claim(
         "d",
         f"CDSS has the smallest duality gap at p = {large}",
-        every(smaller.values()),
-        draws=run["slow_copies"],
-        numbers={f"times smaller than {a}": x for a, x in smaller.items()},
+        {title: every(each.values()) for title, each in than.items()},
+        draws=run["copies"],
+        numbers=than,
         compared={a: [table.mean(a, "gap", at) for at in places] for a in (*FORMS, "DualAst", "CDSS")},
     )

@@ -23,6 +23,7 @@ STYLE = {
     "GLasso": (PALETTE[7], "x"),
     "IHT": (PALETTE[5], "P"),
     "HT-SVRG": (PALETTE[0], "o"),
+    "HT-SVRG last iterate": (PALETTE[2], "^"),
     "FG-HT": (PALETTE[1], "s"),
     "FG-HT long": (PALETTE[1], "s"),
     "SG-HT": (PALETTE[7], "x"),

@@ -14,7 +14,7 @@ from .verdicts import (
     HOLDS,
     IN_PART,
     LEAST_DRAWS,
-    OPEN,
+    LEFT_OPEN,
     UNDECIDED,
     VERDICTS,
     WITHDRAWN,
@@ -80,7 +80,7 @@ def _row(name: str, config: dict[str, Any], letter: str, runs: list[dict[str, An
         whole = words.get(BASE, "") if run["reading"] == BASE else words[run["reading"]]["reads"]
         for own, finding in claim["findings"].items():
             readings["; ".join(filter(None, (whole, own)))] = finding
-        told = any(each["outcome"] != OPEN for each in claim["findings"].values())
+        told = any(each["outcome"] not in LEFT_OPEN for each in claim["findings"].values())
         draws += [claim["draws"]] if told and claim["draws"] is not None else []
     missing = [each["reads"] for reading, each in free.items() if reading not in {run["reading"] for run in runs}]
     verdict = stand(
@@ -92,7 +92,7 @@ def _row(name: str, config: dict[str, Any], letter: str, runs: list[dict[str, An
         verdict = UNDECIDED
     need = ""
     if verdict == UNDECIDED:
-        open_ = [each["need"] for each in readings.values() if each["outcome"] == OPEN]
+        open_ = [each["need"] for each in readings.values() if each["outcome"] in LEFT_OPEN]
         need = (
             f"the full run, {config['cost']} (`make reproduce NAME={name}`)"
             if quick
@@ -196,11 +196,11 @@ def _decided_by(row: Row) -> str:
     texts = []
     if row.verdict == BY_READING:
         counts = Counter(each["outcome"] for each in row.readings.values())
-        texts = [f"{word} under {counts[word]}" for word in (HOLDS, IN_PART, FAILS, OPEN) if counts[word]]
+        texts = [f"{word} under {counts[word]}" for word in (HOLDS, IN_PART, FAILS, *LEFT_OPEN) if counts[word]]
         texts += [f"{len(row.missing)} not run"] if row.missing else []
         texts = [f"of {len(row.readings) + len(row.missing)} readings: {', '.join(texts)}"]
     elif row.readings:
-        told = [each for each in row.readings.values() if each["outcome"] != OPEN]
+        told = [each for each in row.readings.values() if each["outcome"] not in LEFT_OPEN]
         first = next(iter(told or row.readings.values()))
         some = f"under {len(told)} of {len(row.readings) + len(row.missing)} readings"
         texts = [some] if row.verdict != UNDECIDED and len(told) < len(row.readings) + len(row.missing) else []

@@ -12,6 +12,8 @@ LEAST_DRAWS = 10  # of something random: fewer decide nothing
 NO_MARGIN = "a margin: the paper says how near is near in no number"
 
 HOLDS, FAILS, IN_PART, OPEN = "holds", "fails", "in part", "open"
+SHORT = "fails or in part"  # some part fails, and the others are open
+LEFT_OPEN = (OPEN, SHORT)
 CONFIRMED, REFUTED, BY_READING, UNDECIDED, WITHDRAWN = (
     "confirmed",
     "refuted",
@@ -116,8 +118,27 @@ class Mean(NamedTuple):
         return self.value - float(reach), self.value + float(reach)
 
 
-class Ratio(Mean):
-    """As `Mean`, of the logarithms of ratios: shown as their geometric mean."""
+class Ratio(NamedTuple):
+    """As `Mean`, of the logarithms of ratios: shown as their geometric mean.
+
+    Attributes:
+        draws: the logarithms.
+        may_be_less, may_be_more: whether they are bounds from one side, since a run that is in them was stopped.
+    """
+
+    draws: Sequence[float] | np.ndarray
+    may_be_less: bool = False
+    may_be_more: bool = False
+
+    @property
+    def value(self) -> float:
+        """The mean of the draws."""
+        return Mean(self.draws).value
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Student's interval; without an end on the side to which the number is not known."""
+        low, high = Mean(self.draws).interval(alpha)
+        return -np.inf if self.may_be_less else low, np.inf if self.may_be_more else high
 
 
 class Clustered(NamedTuple):
@@ -181,6 +202,8 @@ def _tied(estimate: Estimate, level: float, low: float, high: float) -> bool:
 
 
 def _more_copies(estimate: Estimate, level: float, low: float, high: float) -> Undecided:
+    if isinstance(estimate, Ratio) and (estimate.may_be_less or estimate.may_be_more):
+        return Undecided("runs to their end")
     away = abs(estimate.value - level)
     reach = (high - estimate.value) if estimate.value < level else (estimate.value - low)
     times = (reach / away) ** 2 if away > 0 else np.inf
@@ -201,15 +224,19 @@ class Parts(NamedTuple):
     quorum: int | None = None
 
     def outcome(self) -> Decision | str:
-        """True, False, `IN_PART` or Undecided: of a sentence about all of its parts none alone turns it."""
+        """True, False, `IN_PART`, `SHORT` or Undecided: of a sentence about all of its parts none alone turns it."""
         yes, no = (sum(one is answer for one in self.found) for answer in (True, False))
         size = len(self.found)
         if yes >= (size if self.quorum is None else self.quorum):
             return True
         if no == size or (self.quorum is not None and size - no < self.quorum):
             return False
-        if self.quorum is None and yes and no:
-            return IN_PART
+        if self.quorum is None and no:
+            return IN_PART if yes else SHORT
+        return self.undecided()
+
+    def undecided(self) -> Undecided:
+        """The first part that is."""
         return next((one for one in self.found if isinstance(one, Undecided)), Undecided("more copies"))
 
     def counted(self) -> str:
@@ -276,7 +303,7 @@ class Finding(NamedTuple):
     """What one run, under one reading, says of a claim.
 
     Attributes:
-        outcome: "holds", "fails", "in part" or "open".
+        outcome: "holds", "fails", "in part", "open" or "fails or in part".
         parts: how many parts of the sentence hold; empty for one that has none.
         need: what it would take, where it is open.
         by: at most two numbers that decide it, with their intervals.
@@ -292,6 +319,8 @@ def finding(holds: Decision | Parts | None, numbers: Mapping[str, Estimate], nee
     """The finding of a decision; None where the numbers cannot test it, and `need` says what could."""
     result = holds.outcome() if isinstance(holds, Parts) else _plain(holds)
     parts = holds.counted() if isinstance(holds, Parts) and len(holds.found) > 1 else ""
+    if isinstance(holds, Parts) and result == SHORT:
+        return Finding(SHORT, parts, need or holds.undecided().need, extremes(numbers))
     if result is None or isinstance(result, Undecided):
         return Finding(OPEN, parts, need or (result.need if result else ""), extremes(numbers))
     return Finding(result if result == IN_PART else HOLDS if result else FAILS, parts, "", extremes(numbers))
@@ -300,7 +329,8 @@ def finding(holds: Decision | Parts | None, numbers: Mapping[str, Estimate], nee
 def stand(outcomes: Iterable[str], *, other_data: bool, all_read: bool) -> str:
     """Where a claim stands, from what was found under each of its readings.
 
-    What holds, or holds in part, does under the readings that tell; what fails has to under all of them.
+    What holds, or holds in part, does under the readings that tell; what fails has to under all of them. Where some
+    part fails under one reading, the whole does not hold under all.
 
     Args:
         outcomes: of the findings.
@@ -308,9 +338,9 @@ def stand(outcomes: Iterable[str], *, other_data: bool, all_read: bool) -> str:
         all_read: whether every reading that the paper leaves open was run: what fails needs them all.
     """
     found = set(outcomes)
-    told = found - {OPEN}
-    if len(told) > 1:
+    told = found - set(LEFT_OPEN)
+    if len(told) > 1 or (told == {HOLDS} and SHORT in found):
         return BY_READING
-    if not told or (told == {FAILS} and (OPEN in found or not all_read)):
+    if not told or (told == {FAILS} and (told != found or not all_read)):
         return UNDECIDED
     return (OTHER if other_data else SAME)[told.pop()]

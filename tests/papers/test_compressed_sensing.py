@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.stats import linregress
 
 import sparsehtp as sht
+from benchmarks.papers import tight
 from benchmarks.papers.compressed_sensing import ht_svrg, projected_gradient, threshold
 from benchmarks.papers.run import Run
 from benchmarks.papers.tight import problem
+from benchmarks.papers.verdicts import Undecided
 
 D, N, K = 24, 16, 2
 
@@ -87,3 +90,36 @@ def test_ht_svrg_comes_near_enough_to_a_signal_to_count(tmp_path):
     step = 2 / np.linalg.norm(A, 2) ** 2
     found = ht_svrg(A, signals, 54, 300, step, 400, np.random.default_rng(1), random_iterate=True)
     assert found.success.all()
+
+
+def test_the_least_measurements_are_found_to_within_the_resolution(tmp_path, monkeypatch):
+    """With success from the paper's line on, which the fitted lines then are."""
+    asked = []
+
+    def recovered(run, n, K, algorithm, count=None):
+        asked.append(count)
+        count = run["signals"] if count is None else count
+        return {"hits": count * (n >= 1.7 * np.log(256) * K + 33)}
+
+    monkeypatch.setattr(tight, "recovered", recovered)
+    Ks, resolution = list(range(1, 11)), 1
+    settings = {"seed": 0, "d": 256, "Ks": Ks, "resolution": resolution, "signals": 100, "stages": tight.STAGES}
+    run = Run("tight-fig3", {"settings": settings}, tmp_path)
+    tight.fig3(run)
+    for row in run.cells:
+        np.testing.assert_array_equal(row["needed"], np.ceil(1.7 * np.log(256) * row["K"] + 33))
+    assert {len(row["tried"]) for row in run.cells} <= {7, 8, 9}  # what 95% has tried is not tried again
+    assert asked.count(None) < asked.count(tight.FEW)  # where ten are lost, no more are
+
+
+def test_a_line_is_the_printed_one_where_its_interval_is_within_the_digits():
+    K = np.arange(1, 21)
+
+    def found(slope, intercept, noise):
+        line = linregress(K, slope * np.log(256) * K + intercept + noise * np.random.default_rng(0).standard_normal(20))
+        return tight._printed(line, 20, 33).found
+
+    assert found(1.7, 33, 0) == found(1.74, 33.4, 1e-3) == (True, True)
+    assert found(1.8, 33, 1e-3) == (False, True) and found(1.7, 40, 1e-3) == (True, False)
+    assert all(isinstance(one, Undecided) for one in found(1.7, 33, 20))
+    assert all(isinstance(one, Undecided) for one in tight._printed(None, 2, 33).found)

@@ -36,9 +36,9 @@ def test_an_ascent_stops_by_the_change_of_its_gap():
     X, y = small()
     lam = (0.05, 0.03, 0.4)
     with jax.enable_x64(True):
-        _, taken = diom.fitted(X, y, lam, "DualAst", 2, 60_000)
-        assert 1000 < taken < 60_000  # at a step of 5e-4
-        assert diom.fitted(X, y, lam, "DualAst", 2, 60_000, 7)[1] == 7
+        _, taken, ended = diom.fitted(X, y, lam, "DualAst", 2, 60_000)
+        assert 1000 < taken < 60_000 and ended  # at a step of 5e-4
+        assert diom.fitted(X, y, lam, "DualAst", 2, 60_000, 7)[1:] == (7, False)
 
 
 def rows_of(values, names, copies, settings):
@@ -47,10 +47,12 @@ def rows_of(values, names, copies, settings):
     rows = []
     for n, other in places:
         for copy in range(copies):
-            one = {a: {m: v * (1 + 0.01 * rng.random()) for m, v in each.items()} for a, each in values.items()}
+            one = {
+                a: {m: v if m == "ended" else v * (1 + 0.01 * rng.random()) for m, v in each.items()}
+                for a, each in values.items()
+            }
             rows.append({names[0]: n, names[1]: other, "copy": copy, **one})
-    times = [{**row, **{a: row[a]["time"] for a in values}} for row in rows]
-    return diom.Table(rows, times, names)
+    return diom.Table(rows, names)
 
 
 def outcomes(run):
@@ -59,8 +61,8 @@ def outcomes(run):
 
 @pytest.mark.parametrize(("own", "outcome"), [(0.1, "holds"), (3.0, "fails")])
 def test_simulated_data_are_decided_by_time_form_by_form(tmp_path, own, outcome):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5], "slow_copies": 10}}, tmp_path)
-    rival = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "time": 1.0}
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5], "copies": 10}}, tmp_path)
+    rival = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "time": 1.0, "ended": True}
     values = {a: rival for a in diom.ALGORITHMS} | {"PrimDual": {**rival, "time": own}}
     values["PrimDual convex"] = {**rival, "time": 0.5}
     diom._decide_simulated(run, rows_of(values, ("n", "snr"), 10, ([1, 2], [20, 5])), 10)
@@ -68,8 +70,8 @@ def test_simulated_data_are_decided_by_time_form_by_form(tmp_path, own, outcome)
 
 
 def test_text_is_decided_form_by_form(tmp_path):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9], "slow_copies": 10}}, tmp_path)
-    rival = {"objective": 1.0, "gap": 1.0, "time": 1.0}
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9], "copies": 10}}, tmp_path)
+    rival = {"objective": 1.0, "gap": 1.0, "time": 1.0, "ended": True}
     values = {a: rival for a in diom.ALGORITHMS}
     values["PrimDual"] = {**rival, "time": 9.0}
     values["PrimDual convex"] = {**rival, "time": 0.2}
@@ -79,7 +81,24 @@ def test_text_is_decided_form_by_form(tmp_path):
         "a": ["fails", "holds"],
         "b": ["fails", "holds"],
         "c": ["in part", "holds"],
-        "d": ["holds"],
+        "d": ["holds", "holds"],
+    }
+
+
+def test_a_run_that_was_stopped_decides_only_what_a_longer_one_could_not_turn(tmp_path):
+    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "ps": [5, 9], "copies": 10}}, tmp_path)
+    ended = {"objective": 1.0, "gap": 1.0, "time": 1.0, "ended": True}
+    values = {a: ended for a in diom.ALGORITHMS} | {"DIHT": {**ended, "time": 9.0, "ended": False}}
+    values["PrimDual"] = {**ended, "gap": 5.0, "time": 0.1, "ended": False}  # in the lead, but not at its end
+    values["PrimDual convex"] = {**ended, "time": 20.0}  # behind a rival's that would take longer
+    diom._decide_words(run, rows_of(values, ("n", "p"), 10, ([1, 2], [5, 9])))
+    parts = {c.letter: [each["parts"] for each in c.findings.values()] for c in run.claims}
+    assert parts["a"] == ["0 of 2, 2 undecided", "0 of 2, 1 undecided"]
+    assert outcomes(run) | {"c": 0} == {
+        "a": ["open", "fails or in part"],
+        "b": ["open", "fails"],
+        "c": 0,
+        "d": ["open", "open"],
     }
 
 

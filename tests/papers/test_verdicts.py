@@ -12,6 +12,7 @@ from benchmarks.papers.verdicts import (
     IN_PART,
     OTHER,
     REFUTED,
+    SHORT,
     UNDECIDED,
     Clustered,
     Exact,
@@ -87,7 +88,7 @@ def test_many_comparisons_of_equals_are_seldom_refuted_or_confirmed():
 
 def test_parts_are_counted_and_none_alone_turns_a_sentence():
     assert all_of(True, OPEN).outcome() == OPEN and all_of(True, True).outcome() is True
-    assert all_of(True, False, OPEN).outcome() == IN_PART and all_of(False, OPEN).outcome() == OPEN
+    assert all_of(True, False, OPEN).outcome() == IN_PART and all_of(False, OPEN).outcome() == SHORT
     assert all_of(Parts((True, False), 1), [OPEN]).counted() == "1 of 3, 1 undecided"
     assert most([True, True, OPEN]).outcome() is True and most([False, False, OPEN]).outcome() is False
     assert most([True, False, OPEN]).outcome() == OPEN
@@ -124,6 +125,16 @@ def test_at_most_two_numbers_are_shown():
     assert len(extremes({"A": Exact(1.0)})) == 1
     assert shown(Ratio([0.0, 0.0])) == "1 (1 to 1)" and shown(Exact(2.0)) == "2"
     assert finding(None, {}, "data").need == "data" and finding(OPEN, {}).need == "more"
+    assert finding(all_of(False, OPEN), {})[:3] == (SHORT, "0 of 2, 1 undecided", "more")
+
+
+def test_a_ratio_with_a_run_that_was_stopped_is_known_from_one_side():
+    draws = np.log([2.0, 2.1, 1.9])
+    less, more = Ratio(draws, may_be_less=True), Ratio(draws, may_be_more=True)
+    assert isinstance(at_least(less), Undecided) and at_least(more) is True
+    assert at_least(Ratio(-draws, may_be_less=True)) is False
+    assert isinstance(at_least(Ratio(-draws, may_be_more=True)), Undecided)
+    assert shown(less).startswith("2 (0 to ") and shown(more).endswith(" to inf)")
 
 
 def test_a_claim_stands_where_its_readings_let_it():
@@ -133,6 +144,8 @@ def test_a_claim_stands_where_its_readings_let_it():
     assert stand([FAILS], other_data=False, all_read=False) == UNDECIDED
     assert stand([FAILS, HOLDS, "open"], **stands) == BY_READING
     assert stand([HOLDS, "open"], **stands) == CONFIRMED and stand([FAILS, "open"], **stands) == UNDECIDED
+    assert stand([HOLDS, SHORT], **stands) == BY_READING and stand([SHORT, FAILS], **stands) == UNDECIDED
+    assert stand([IN_PART, SHORT], **stands) == IN_PART and stand([SHORT], **stands) == UNDECIDED
     assert stand(["open"], **stands) == stand([], **stands) == UNDECIDED
     assert stand([IN_PART, IN_PART], **stands) == IN_PART
     for outcome, words in OTHER.items():
