@@ -245,6 +245,7 @@ def test_bad_values(objective, options, sentence):
 
 def test_what_is_out_of_the_question_for_one_objective_is():
     """Even where another one is fitted without an error: infinity less infinity is no score."""
+
     def rule(loss, k, p, W):
         return np.where(loss < 1e-3, -np.inf, np.where(k == 1, np.inf, loss))
 
