@@ -132,7 +132,8 @@ def claims_page(results: Results) -> str:
         "",
         "A row is a sentence of a paper. *Confirmed*: it holds, by intervals of 95%, under the readings named. "
         "*Refuted*: it fails under every reading of what the paper leaves open. *Depends on the reading*: not the "
-        "same under all. *In part*: it holds at some of the places that it speaks of. On data that stand in for "
+        "same under all. *In part*: it holds at some of the places that it speaks of; of a reading where it fails "
+        "at some and is open at the others, *fails or in part*. On data that stand in for "
         "the paper's it is another statement: *as claimed*, *in part* or *not as claimed on other data*. *Not "
         "decided*: with what it would take. *Withdrawn*: no rule of ours does the sentence justice. Quick runs, "
         f"fewer than {LEAST_DRAWS} draws of what is random and margins that the paper does not give decide nothing; "

@@ -24,7 +24,7 @@ from .figures import legend_below, panels
 from .grahtp import digits
 from .run import Run, taken
 from .tight import problem, with_all_stages
-from .verdicts import Clustered, Decision, Mean, Share, Undecided, all_of, at_least, every, moves, shown
+from .verdicts import Clustered, Decision, Mean, Share, Undecided, all_of, at_least, enough, every, moves, shown
 
 BEYOND = 120.0  # log10 F that the paper reports of divergence, within 3 stages
 
@@ -67,10 +67,10 @@ def _quarters(curve: np.ndarray) -> np.ndarray:
 
 
 def _one_of(decisions: Iterable[Decision]) -> Decision:
-    """Whether one of several holds."""
-    found = list(decisions)
-    open_ = next((one for one in found if isinstance(one, Undecided)), False)
-    return True if True in found else open_
+    """Whether one of several holds, as a part of a sentence."""
+    found = enough(decisions, 1).outcome()
+    assert not isinstance(found, str)  # that of a sentence about all of its parts
+    return found
 
 
 def _clustered(rows: list[dict[str, Any]], count: int, field: str = "hits") -> Clustered:
