@@ -26,10 +26,7 @@ RULES = ("phi", "gap_sphere", "none")
 INNER = ("convex", "printed")
 MAX_ROUNDS = 50  # inner rounds of one step
 SWEEPS = 5  # of the convex form in a round
-OMEGA, ZETA = (
-    5e-4,
-    1e-6,
-)  # of [DIOM]: step, and the fall of the gap in two steps, in the sum over samples, that ends one
+OMEGA, ZETA = 5e-4, 1e-6  # of [DIOM]: the ascent's step, and the fall of the summed gap in two steps that ends it
 MAX_ASCENTS = 100_000  # of Algorithm 1 in a step
 
 Round: TypeAlias = tuple[BlockFit, Array, Array, Array]  # a fit, its dual point, its gap or the last three, rounds

@@ -142,16 +142,16 @@ def by_the_page(X, y, lam0, lam1, lam2, omega):
     return beta, alpha, gaps[-1]
 
 
-@pytest.mark.parametrize("lam2", [0.05, 1.0])
-def test_algorithm_1_is_the_printed_one(lam2):
+@pytest.mark.parametrize(("lam2", "omega"), [(0.05, 0.02), (1.0, None)])
+def test_algorithm_1_is_the_printed_one(lam2, omega):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((15, 8))
     X /= np.linalg.norm(X, axis=0)
     y = X @ np.array([2, -1, 0, 0, 1.5, 0, 0, 0]) + 0.3 * rng.standard_normal(15)
     n = len(y)
-    beta, alpha, gap = by_the_page(X, y, 0.03, 0.02, lam2, 0.02)
+    beta, alpha, gap = by_the_page(X, y, 0.03, 0.02, lam2, omega or 5e-4)
     objective, threshold = sht.LinearModel(X, y, l2=2 * lam2 / n), sht.L0L1L2(0.03 / n, 0.02 / n)
-    printed = sht.solvers.PrimalDual(inner="printed", omega=0.02, incremental=False, rule="none")
+    printed = sht.solvers.PrimalDual(inner="printed", omega=omega, incremental=False, rule="none")
     solution = sht.solve(objective, threshold, printed, max_steps=1)
     np.testing.assert_allclose(solution.x, beta, atol=1e-9)
     np.testing.assert_allclose(solution.state.point.a, alpha, atol=1e-9)
