@@ -38,6 +38,7 @@ def test_buckets_are_eight_an_octave():
     assert [len({s for s in sizes if low <= s < 2 * low}) for low in (16, 64, 512)] == [8, 8, 8]
 
 
+SAMPLES = sht.solvers.StochasticHT(sht.steps.ConstantStep(0.1), 4)
 CASES = {
     "squared, cv": (sht.SparseRegressor, {"cv": 3, "solver": "htp", "keep": [5]}, X, Y),
     "squared, ebic": (sht.SparseRegressor, {"k": "ebic", "solver": "forward", "l2": L2, "standardize": False}, X, Y),
@@ -48,6 +49,7 @@ CASES = {
     "sparse, single": (sht.SparseRegressor, {"k": 4, "solver": "subspace_pursuit"}, THIN.astype(np.float32), Y),
     "bounds": (sht.SparseRegressor, {"k": 3, "bounds": BOUNDS}, X, Y),
     "positive": (sht.SparseRegressor, {"k": 3, "positive": True, "l2": L2}, X, Y),
+    "samples": (sht.SparseRegressor, {"k": 3, "solver": SAMPLES, "max_iter": 4}, X, Y),  # others of other rows
     "best subset": (sht.SparseRegressor, {"k": 3}, X, Y),
     "logistic": (sht.SparseClassifier, {"k": 3, "class_weight": "balanced", "solver": "foba"}, THIN, LABELS),
     "smoothed hinge": (sht.SparseClassifier, {"cv": 3, "loss": "smoothed_hinge", "solver": "htp"}, X, LABELS),
