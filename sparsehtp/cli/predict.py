@@ -72,7 +72,7 @@ def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tu
     table, estimator = model[0], model[-1]
     id = getattr(table, "id", None)
     learned = Written(table.decimal, table.thousands)
-    read = read_table(file, given, learned, as_is=[] if id is None else [id])
+    read = read_table(file, given, learned, as_is=[*table.texts_, *([] if id is None else [id])])
     read.check(file, table.group_names_)
     frame = read.frame
     frame.columns = [str(name) for name in frame.columns]

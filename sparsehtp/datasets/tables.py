@@ -99,7 +99,7 @@ def read_table(
     Args:
         path: the file, of a kind in `LOADERS` of `files.py`.
         given, learned: how its numbers are written, for certain, and if they do not say otherwise.
-        as_is: columns whose numbers are names.
+        as_is: columns whose cells are names, however they look: of text they stay as they are written.
         max_bytes: limit for what the table, and the decompressed file, may take; None: by the memory there is.
 
     Raises:
@@ -178,9 +178,13 @@ def _read_text(path: Path, max_bytes: int, given: Written, learned: Written, as_
         return frame
 
     frame = read()
+    if named := [j for j, name in enumerate(frame.columns) if name in as_is]:
+        cells = read(named, dtype=str)
+        for i, j in enumerate(named):
+            frame.isetitem(j, cells.iloc[:, i])
     words = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]
     for j in words:  # whole numbers of more than 64 bits are objects of Python
-        if frame.columns[j] not in as_is and pd.api.types.infer_dtype(frame.iloc[:, j]) == "integer":
+        if pd.api.types.infer_dtype(frame.iloc[:, j]) == "integer":
             frame.isetitem(j, frame.iloc[:, j].astype(float))
     decimals = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "f"]
     commas = any(frame.iloc[:, j].astype(str).str.contains(r"\d,\d").any() for j in words)

@@ -260,14 +260,19 @@ def test_two_numbers_are_classes_if_one_says_so(tmp_path):
 
 
 def test_rows_of_a_group_are_held_out_together(tmp_path):
-    who = np.arange(N) % 9
+    who = np.array([f"{i % 9:02d}" for i in range(N)])  # a name, and no number
     path = tmp_path / "table.csv"
     CLEAN.assign(who=who).to_csv(path, index=False)
     common = {"file": path, "target": "y", "groups": "who"}
     options = FitOptions(**common, test_size=0.3)
     split = make_split(load_data(path, options), options)
-    (X, y, _), held_out = split.train, set(who[split.test[0].index - 2].astype(str))
-    assert held_out and not held_out & set(split.groups) and list(X) == list("abcdef")
+    (X, y, _), held_out = split.train, set(who[split.test[0].index - 2])
+    assert (
+        held_out
+        and held_out.isdisjoint(split.groups)
+        and held_out.union(split.groups) == set(who)
+        and list(X) == list("abcdef")
+    )
     flow = Subsets(PathOptions(**common, cv=3))
     flow.load()
     for groups, folds in (
@@ -337,6 +342,26 @@ def test_predictions_in_a_file(tmp_path, fitted):
     result = invoke("predict", folder / "model.npz", folder / "table.csv", "--out", tmp_path / "deep" / "out.csv")
     assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
     assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
+
+
+def test_a_row_is_predicted_alone_as_it_is_among_others(tmp_path):
+    """What looks like a number in its own file may be a text in that of the fit; an id is as it is written."""
+    code = np.array(["01", "1", "TRUE", "A", "B"])[np.arange(N) % 5]
+    who = [f"{i:03d}" for i in range(N)]
+    CLEAN.assign(code=code, who=who, y=Y + 9 * (code == "1") - 9 * (code == "TRUE")).to_csv(
+        tmp_path / "all.csv", index=False
+    )
+    options = ("--target", "y", "--dummies", "--id", "who", "--k", 4, "--solver", "htp", "--save", tmp_path / "m.npz")
+    made(tmp_path / "out", "fit", tmp_path / "all.csv", *options)
+    header, *lines = (tmp_path / "all.csv").read_text(encoding="utf-8").splitlines()
+    _, *together = invoke("predict", tmp_path / "m.npz", tmp_path / "all.csv").stdout.splitlines()
+    assert [each.split(",")[0] for each in together] == who
+    for i in range(5):
+        (tmp_path / "one.csv").write_text(f"{header}\n{lines[i]}\n", encoding="utf-8")
+        result = invoke("predict", tmp_path / "m.npz", tmp_path / "one.csv")
+        assert result.exit_code == 0, result.stderr
+        (name, alone), among = result.stdout.splitlines()[1].split(","), together[i].split(",")[1]
+        assert name == who[i] and float(alone) == pytest.approx(float(among), rel=1e-12)
 
 
 def test_no_model_and_no_table(tmp_path, fitted):
