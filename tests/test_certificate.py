@@ -273,6 +273,16 @@ def test_where_the_objective_overflows_nothing_is_claimed(x64):
         assert "is unknown, since the objective is not finite here" in c.statement
 
 
+def test_a_kept_feature_in_large_units_makes_no_better_subset():
+    """What rounding leaves of its slope is no move of the others."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((200, P + 1)))[0] * np.sqrt(200)
+    X, y = Q[:, :P] * np.append(3e5, np.ones(P - 1)), Q @ [0.731, 1e-3, 1e-3, *np.zeros(P - 3), 0.05]
+    model, threshold = sht.LinearModel(X.astype(np.float32), y.astype(np.float32)), sht.Sparsity(2, keep=[0])
+    c = sht.certificate(model, threshold, sht.solve(model, threshold))
+    assert c.best_swap is None and c.necessary_condition is not False, c.statement
+
+
 def test_a_column_chosen_twice(x64):
     problem = Problem(7)
     problem.X = np.hstack([problem.X[:, :4], problem.X[:, :4]])
@@ -404,6 +414,8 @@ def test_what_it_does_not_take():
         sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.ones(P)))
     with pytest.raises(ValueError, match="bounds"):
         sht.certificate(model, sht.Sparsity(K, upper=0.01), fit)
+    with pytest.raises(ValueError, match="bounds"):
+        sht.certificate(model, sht.L0L1L2(0.01, upper=0.01), fit)
     with pytest.raises(TypeError, match="threshold"):
         sht.certificate(model, K, fit)
 

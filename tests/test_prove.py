@@ -369,3 +369,17 @@ def test_the_phases_of_a_proof_share_their_programs(model):
     assert found.nodes > tree.FIRST  # more than one phase
     programs = nodes.bound, nodes.leaves, nodes.support_values
     assert all(len(set(each.compiled) - old) <= 1 for each, old in zip(programs, before, strict=True))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e14])
+def test_what_is_proved_is_the_best_in_any_units_of_the_targets(unit):
+    """Where rounding hides which support is better, nothing is proved."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 3))
+    y = unit * np.exp(0.5 * X[:, 0] + 0.1 * rng.standard_normal(100))
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X, y, sht.losses.Gamma(), l2=1e-3, fit_intercept=True)
+        start = SimpleNamespace(x=np.array([0, 0.1, 0]), intercept=0.0, support=np.array([1]))
+        proof = sht.prove(model, sht.Sparsity(1), start, time_limit=20)
+    assert proof.proved == proof.statement.startswith("Proved")
+    assert proof.support.idx.tolist() == [0] if proof.proved else proof.gap > 1e-4

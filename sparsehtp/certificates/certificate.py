@@ -262,7 +262,8 @@ def _necessary(fit: Placed, point: RefittedPoint, facts: Facts, diagonal: np.nda
         return bool(np.max(alone, initial=0) <= facts.slack)
     if not (nonzero.size and largest):
         return True
-    steepest, smallest = float(np.abs(grad).max()), float(nonzero.min())
+    kept = np.asarray(fit.threshold.keep)  # none of the curvatures is that of a kept one
+    steepest, smallest = float(np.abs(np.delete(grad, kept)).max(initial=0)), float(nonzero.min())
     return bool((steepest**2 / largest - largest * smallest**2) / 2 <= facts.enough)
 
 

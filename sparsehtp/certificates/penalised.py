@@ -35,6 +35,9 @@ class _Point(NamedTuple):
 def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Array, "d"], dtype: np.dtype) -> Facts:
     """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
     model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
+    within = threshold.clip(x)
+    if bool(jnp.any(jnp.abs(x - within) > 64 * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(x), jnp.abs(within)))):
+        raise ValueError("solution: x violates the threshold's bounds.")
     point = jax.device_get(_penalised(model, threshold, x))
     tol, value = tolerance("swap", dtype), float(point.value)
     enough, level = tol * abs(value), float(tolerance("gradient", dtype) * 10 * point.scale)

@@ -21,6 +21,8 @@ from .generalised import DualBounds, Generalised, no_proof
 from .least_squares import LeastSquares
 from .tree import MOST_COLLECTED, Limits, Moment, Pool, Tree
 
+MOST_HIDDEN = 1e-6  # of F less its floor without features, that rounding may hide of a proof
+
 
 class Collected(NamedTuple):
     """All supports whose objective is within a factor of the best one.
@@ -50,7 +52,8 @@ class Proof(NamedTuple):
         lower: no support has a smaller F than this.
         floor: what F is at least: the weighted mean of min_t l(t, y_i), 0.0 for most losses.
         gap: (upper - lower) / (upper - floor); 0.0 where F is at its floor but for rounding.
-        proved: whether the gap is within what was asked for.
+        proved: whether the gap is within what was asked for; or what it leaves open is rounding, and at most 1e-6 (or
+            what was asked for) of F less its floor without features.
         nodes, leaves: of the tree, those of an earlier run with the same checkpoint included.
         seconds: the time of all runs.
         statement: all this in a sentence.
@@ -272,7 +275,10 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
     upper, x, intercept = problem.fit(tree.members)
     lower = min(tree.lower, upper)
     gap = 0.0 if upper <= problem.noise else (upper - lower) / upper
-    proved = upper - lower <= tree.slack * (1 + 1e-9) + 4 * np.finfo(float).eps * upper
+    # What rounding hides may be left open as long as it is little of the objective without features.
+    hidden = min(tree.zero, max(tree.limits.gap, MOST_HIDDEN) * problem.null)
+    slack = max(tree.limits.gap * upper, hidden)
+    proved = upper - lower <= slack * (1 + 1e-9) + 4 * np.finfo(float).eps * upper
     members = np.union1d(problem.features[tree.members], np.asarray(threshold.keep)).astype(np.int32)
     collected = None if tree.limits.ratio is None else _collected(tree, threshold)
     history = {name: np.array([getattr(m, name) for m in tree.history]) for name in Moment._fields}

@@ -299,6 +299,8 @@ def _keep(keep: Any, p: int, names: list[str]) -> np.ndarray | None:
     if keep is None:
         return None
     chosen = np.atleast_1d(keep)
+    if not chosen.size:
+        return np.zeros(0, int)
     if chosen.dtype.kind in "UO":
         unknown = [str(name) for name in chosen if name not in names]
         if unknown:
@@ -308,6 +310,6 @@ def _keep(keep: Any, p: int, names: list[str]) -> np.ndarray | None:
         if chosen.shape != (p,):
             raise ValueError(f"keep: a boolean mask needs shape ({p},), got {chosen.shape}.")
         return np.flatnonzero(chosen)
-    if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= p):
+    if chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= p:
         raise ValueError(f"keep: needs feature indices in 0..{p - 1}, a mask or column names, got {keep!r}.")
     return chosen

@@ -366,7 +366,7 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
             return super().smoothness()
         sizes = self.columns.row_sizes()
         whole = self.columns.rough_lipschitz(self.loss.smoothness, sizes)
-        return Smoothness(self.loss.smoothness * jnp.max(sizes) + jnp.max(self.l2), whole)
+        return Smoothness(self.loss.smoothness * jnp.max(sizes) + jnp.max(self.columns.ridge()), whole)
 
     @property
     def smoothness_ifo(self) -> int:
@@ -376,7 +376,7 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
         return ModelSamples(self, self.n_samples * self.columns.weights)
 
     def sample_smoothness(self) -> Float[Array, ""]:
-        return self.loss.smoothness * jnp.max(self.columns.row_sizes()) + jnp.max(self.l2)
+        return self.loss.smoothness * jnp.max(self.columns.row_sizes()) + jnp.max(self.columns.ridge())
 
 
 class ModelSamples(AbstractSamples):

@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from .._types import ArrayLike, DType, Support, TableLike, check_finite, is_concrete, replace
 from ..columns import gather
+from ..columns.checks import check_l2, check_weights
 from ..linalg import dot, largest_eigenvalue, random_start
 from .base import AbstractRestrictable, AbstractRestricted
 from .normal_equations import GramEquations
@@ -36,9 +37,10 @@ class QuadraticForm(AbstractRestrictable):
     quadratic = True
 
     def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
-        self.A = jnp.asarray(A)
-        if not jnp.issubdtype(self.A.dtype, jnp.floating):
-            self.A = self.A.astype(float)
+        self.A = _floating(A)
+        if self.A.ndim == 2 and self.A.shape[0] == self.A.shape[1]:
+            _check_symmetric(self.A)
+            self.A = (self.A + self.A.T) / 2  # its gradient is then that of its value
         self.b = jnp.asarray(b, self.A.dtype)
         self.constant = jnp.asarray(constant, self.A.dtype)
 
@@ -49,23 +51,22 @@ class QuadraticForm(AbstractRestrictable):
             raise ValueError(f"b: needs shape ({self.A.shape[0]},) to match A, got {self.b.shape}.")
         for name in ("A", "b", "constant"):
             check_finite(name, getattr(self, name))
-        if is_concrete(self.A):
-            A = np.asarray(self.A)
-            if np.abs(A - A.T).max() > 1e-4 * np.abs(A).max():
-                raise ValueError("A: is not symmetric; pass (A + A.T) / 2 if that is what is meant.")
 
     @classmethod
     def from_data(
         cls, X: TableLike, y: ArrayLike, l2: ArrayLike = 0.0, sample_weight: ArrayLike | None = None
     ) -> "QuadraticForm":
         """The weighted least-squares objective of `LinearModel(X, y, Squared(), l2, sample_weight)` in Gram form."""
-        X = jnp.asarray(X)
+        X = _floating(X)
         y = jnp.asarray(y, X.dtype)
         s = jnp.ones_like(y) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
         for name, value in (("X", X), ("y", y), ("l2", l2), ("sample_weight", s)):
             check_finite(name, value)
+        l2 = jnp.asarray(l2, X.dtype)
+        check_l2(l2, X.shape[1])
+        check_weights(s)
         s = s / jnp.sum(s)
-        ridge = jnp.broadcast_to(jnp.asarray(l2, X.dtype), (X.shape[1],))
+        ridge = jnp.broadcast_to(l2, (X.shape[1],))
         return cls(dot(X.T * s, X) + jnp.diag(ridge), dot(s * y, X), 0.5 * dot(s, y**2))
 
     @property
@@ -101,6 +102,18 @@ class QuadraticForm(AbstractRestrictable):
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
         return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
+
+
+def _floating(a: ArrayLike) -> Array:
+    a = jnp.asarray(a)
+    return a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(float)
+
+
+def _check_symmetric(A: Array) -> None:
+    if is_concrete(A) and A.size:
+        A = np.asarray(A)
+        if np.abs(A - A.T).max() > 1e-4 * np.abs(A).max():
+            raise ValueError("A: is not symmetric; pass (A + A.T) / 2 if that is what is meant.")
 
 
 class RestrictedQuadratic(AbstractRestricted):

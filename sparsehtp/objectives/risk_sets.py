@@ -181,12 +181,13 @@ class PartialLikelihood(AbstractLikelihood):
     def derivatives(
         self, eta: Float[Array, "n"], part: Part
     ) -> tuple[Float[Array, "n"], Float[Array, "n"], Callable[[Float[Array, ""] | float], Float[Array, "m m"]]]:
-        exposure, mean = self.parts(eta, part.A)
+        A = self.centred(part.A)
+        exposure, mean = self.parts(eta, A)
         terms = exposure + self.own
 
         def gram(damping: Float[Array, ""] | float) -> Float[Array, "m m"]:
             curved = exposure + damping * terms  # where the curvature is lost the slope need not be
-            return dot((part.A * curved[:, None]).T, part.A) - dot((mean * self.shared[:, None]).T, mean)
+            return dot((A * curved[:, None]).T, A) - dot((mean * self.shared[:, None]).T, mean)
 
         return exposure - self.own, terms, gram
 
@@ -198,8 +199,16 @@ class PartialLikelihood(AbstractLikelihood):
 
     def curvatures(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> Float[Array, "m"]:
         """u_j' L'' u_j for every column."""
+        u = self.centred(u)
         exposure, mean = self.parts(eta, u)
         return jnp.maximum(dot(exposure, u**2) - dot(self.shared, mean**2), 0)
+
+    def centred(self, u: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """u less its mean in every stratum, on which L'' does not depend: its square would hide the rest."""
+        stratum, weight = jnp.cumsum(self.sets.opens) - 1, jnp.exp(self.log_weight)
+        total = jax.ops.segment_sum(weight, stratum, weight.size)
+        sums = jax.ops.segment_sum(weight[:, None] * u, stratum, weight.size)
+        return u - (sums / jnp.where(total > 0, total, 1)[:, None])[stratum]
 
     def parts(self, eta: Float[Array, "n"], u: Float[Array, "n m"]) -> tuple[Float[Array, "n"], Float[Array, "n m"]]:
         """L'' in two parts, u' diag(exposure) u less mean' diag(shared) mean; the gradient is exposure - own."""

@@ -78,7 +78,8 @@ def _phi(dual: Dual, point: DualPoint, energies: Float[Array, "p"], upper: Float
     energy = jnp.maximum(energies, jnp.finfo(ridge.dtype).tiny)
     curvature = energy * jnp.where(smooth, smoothness, 1) + ridge
     pull = jnp.where(smooth, 1 / (2 * energy * jnp.where(smooth, smoothness, 1)), 0)  # mu / (2 A)
-    pull = jnp.minimum(pull, jnp.finfo(ridge.dtype).max ** 0.5)
+    # A column without energy, such as a constant one beside an intercept, pulls nowhere: its tau is rounding.
+    pull = jnp.where(energies > 0, jnp.minimum(pull, jnp.finfo(ridge.dtype).max ** 0.5), 0)
     m = jnp.where(smooth, jnp.sqrt(2 * l0 / curvature), 0)
     t = jnp.abs(point.tau) - l1
     psi = -point.terms

@@ -183,7 +183,7 @@ class SufficientStatistics:
             triangles=merged(moved),
             rows=np.sum([self.rows, *(each.rows for each in others)], axis=0),
             weights=np.sum([self.weights, *(each.weights for each in others)], axis=0),
-            largest_weight=max(self.largest_weight, *(each.largest_weight for each in others)),
+            largest_weight=max([self.largest_weight, *(each.largest_weight for each in others)]),
         )
 
     # --- use ---------------------------------------------------------------------------------------------------------

@@ -128,6 +128,8 @@ def test_invariances(ties):
     }
     for name, other in others.items():
         check_same(fit(other), expected, 1e-8 if name == "shift" else 1e-9, name)
+    far = model(X + 2.0**28 * np.asarray(strata)[:, None], strata=strata, ties=ties)  # a constant in each stratum
+    np.testing.assert_allclose(CURVATURES(far), CURVATURES(model(strata=strata, ties=ties)), rtol=1e-5)
 
 
 @BOTH

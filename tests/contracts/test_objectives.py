@@ -1,6 +1,7 @@
 """Every objective: the laws of `sparsehtp.testing`, the documented formula, units, weights."""
 
 import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -169,6 +170,13 @@ def test_quadratic_form_is_the_documented_formula():
     form = sht.QuadraticForm.from_data(X, OFFSET, l2=0.1)
     x = np.random.default_rng(2).standard_normal(P)
     np.testing.assert_allclose(form.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2) + 0.05 * x @ x, rtol=1e-12)
+    whole = sht.QuadraticForm.from_data(np.rint(X).astype(int), OFFSET, l2=0.1)  # no number of X's kind
+    np.testing.assert_allclose(whole.value(x), sht.QuadraticForm.from_data(np.rint(X), OFFSET, l2=0.1).value(x))
+    rounded = sht.QuadraticForm(form.A.at[0, 1].add(1e-5), form.b)
+    np.testing.assert_allclose(rounded.value_and_grad(x)[1], jax.grad(rounded.value)(x), rtol=1e-12)
+    for l2, weights, message in ((-1.0, None, "l2: must be >= 0"), (0.1, -np.ones(N), "sample_weight: must be >= 0")):
+        with pytest.raises(ValueError, match=message):
+            sht.QuadraticForm.from_data(X, OFFSET, l2=l2, sample_weight=weights)
     H = X.T @ X / N + 0.1 * np.eye(P)
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from exhaustive import Problem, best_penalised, best_sparse
 
 import sparsehtp as sht
@@ -175,3 +176,14 @@ def test_bounds_are_safe_and_at_least_the_dual_optimum(seeds, more):
                 assert not support[bounds.zero].any() and support[bounds.nonzero].all()
             closed += best - bounds.lower <= 1e-6 * best
     assert closed, "some bounds are the optimum itself"
+
+
+def test_a_constant_column_beside_an_intercept_is_in_no_optimum():
+    """Its coefficient is zero there, whatever rounding leaves of its mean; a sparse column is not centred."""
+    x, noise = np.random.default_rng(0).standard_normal((2, 100))
+    y = x + 0.1 * noise + 7
+    data = scipy.sparse.csr_array(np.column_stack([np.full(100, 3.3), x]))
+    model, threshold = sht.LinearModel(data, y, l2=0.1, fit_intercept=True), sht.L0L1L2(0.01, keep=[0])
+    best = (np.var(y) - np.cov(x, y, bias=True)[0, 1] ** 2 / (np.var(x) + 0.1)) / 2 + 0.01
+    bounds = sht.lower_bound(model, threshold, best)
+    assert bounds.lower <= best * (1 + 1e-9) and 0 not in bounds.nonzero

@@ -53,6 +53,7 @@ def test_null_model_keep_and_groups(data):
         assert kept.support_[7] and kept.support_.sum() == 3
     assert list(kept.feature_names_in_) == list("abcdefgh")
     assert list(kept.get_feature_names_out()) == list(np.array(list("abcdefgh"))[kept.support_])
+    assert sht.SparseRegressor(k=1, keep=[], groups=np.arange(P) // 2, solver="htp").fit(X, y).support_.sum() == 2
     assert sht.SparseRegressor(k=0, keep=np.ones(P, bool), solver="htp").fit(X, y).support_.all()
 
     labels = np.array(list("uvuvwwwv"))

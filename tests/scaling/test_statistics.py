@@ -111,7 +111,7 @@ def test_merging_is_a_pass_over_the_rows_of_all():
         for i in np.split(np.arange(N), [100, 350])
     ]
     merged, whole = parts[0].merge(*parts[1:]), sht.SufficientStatistics.from_arrays(X, y, weights, folds=1)
-    assert merged.n_samples == whole.n_samples
+    assert merged.n_samples == whole.n_samples and whole.merge().n_samples == whole.n_samples
     with jax.enable_x64(True):
         fits = [sht.solve(each.model(), sht.Sparsity(P), sht.solvers.HTP()) for each in (merged, whole)]
     np.testing.assert_allclose(fits[0].x, fits[1].x, atol=1e-9)
