@@ -139,6 +139,8 @@ def _load_arrays(file: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not file.is_file():
         raise FileNotFoundError(f"path: there is no file {file}; check its name and the working directory.")
     arrays, X = dense_table(file)
+    if name == "X":
+        raise ValueError(f"targets: 'X' are the features in {file.name}; name another array.")
     Y = pick(file, arrays, "targets", name)
     if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.dtype.kind not in "fiub":
         raise ValueError(

@@ -132,7 +132,7 @@ class ModelOptions(Drawn, Work, Numerals):
         Option(
             help="delta of huber, level of quantile, dispersion of negative-binomial, power of tweedie, gamma of "
             "smoothed-hinge.",
-            show_default="the library's",
+            show_default="the library's; the dispersion is estimated",
         ),
     ] = None
     solver: Annotated[SolverName, Option(help="auto: best-subset; iht for the hinge.")] = "auto"

@@ -167,6 +167,8 @@ class Stream(_OfParts):
         options, shards = self.options, self.shards
         if not options.k.isdecimal():
             raise ValueError("k: where the files are read in every pass it must be a number, for example --k 10.")
+        if options.model == "negative-binomial" and options.loss_parameter is None:
+            raise ValueError("loss-parameter: where the files are read in every pass the dispersion must be given.")
         self.l2, self.loss = DEFAULT_L2 if options.l2 is None else options.l2, loss_of(options)
         self.names = shards.feature_names()
         if self.loss.classification:
@@ -257,6 +259,8 @@ def _print_size(errors: Console, shards: Shards, how: str) -> None:
 
 def _labels(y: np.ndarray) -> tuple[Any, Any]:
     """The two labels of the first file, in sorted order."""
+    if any(label is None or label != label for label in y.tolist()):
+        raise ValueError("target: a label of the first file is missing; leave such rows out.")
     labels = np.unique(y)
     if labels.size != 2:
         raise ValueError(f"target: the first file must hold both of two labels, but it has {labels.size}.")

@@ -19,8 +19,10 @@ from .._types import T
 from ..certificates.dual_bound import in_percent
 from ..datasets import Data
 from ..estimators.parameters import SOLVERS
+from ..estimators.regressor import without_features
 from ..estimators.selection import view
 from ..grids.choose import BY_FOLDS, default_refit
+from ..losses import AbstractLoss
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import check_provable, encode, features, loss_of, plain_name, progress_bar
 from .files import Writer, as_csv
@@ -47,6 +49,7 @@ class Subsets(Flow):
 
     json, own = "path.json", ("report.html",)
     groups: Any = None  # of rows that are held out together
+    loss: AbstractLoss | None = None
     most: int | None = None  # features of the path by default; None: the library's
 
     @property
@@ -83,7 +86,13 @@ class Subsets(Flow):
             return sht.CoxModel(X, y[:, 0], y[:, 1], l2, **shared)
         if options.model == "ordinal":
             return sht.OrdinalModel(X, y.codes, y.categories.size, l2, **shared)
-        return sht.LinearModel(X, y, loss_of(options), l2, fit_intercept=options.intercept, **shared)
+        self.loss = loss_of(options)
+        if options.model == "negative-binomial" and options.loss_parameter is None:
+            ones = np.ones(len(y))
+            self.loss = sht.losses.NegativeBinomial(
+                sht.losses.NegativeBinomial.estimate(y, without_features(y, ones, self.offset), ones)
+            )
+        return sht.LinearModel(X, y, self.loss, l2, fit_intercept=options.intercept, **shared)
 
     def work(self) -> None:
         options, after, table = self.options, self.after, self.table
@@ -179,7 +188,7 @@ class Subsets(Flow):
             "p": self.data.X.shape[1],
             "reference_levels": {} if self.table is None else self.table.reference_levels,
             "loss": options.model,
-            "loss_parameter": options.loss_parameter,
+            "loss_parameter": getattr(self.loss, "dispersion", options.loss_parameter),
             **({"levels": options.classes} if options.levels else {}),
             "solver": options.solver,
             "standardize": options.standardize,

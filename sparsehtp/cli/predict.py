@@ -86,6 +86,8 @@ def predict_rows(model: Pipeline, file: Path, given: Written = AS_IT_SAYS) -> tu
     notes, gaps = list(read.notes), [name for name in table.numbers_ if frame[name].isna().any()]
     if gaps:
         notes.append(filled(frame[gaps], "as in the fit"))
+    if id == "prediction" and id in frame.columns:
+        raise ValueError(f"path: the id of {file.name} has the name of the predictions; rename the column there.")
     columns: dict[str, Any] = {} if id is None or id not in frame.columns else {id: frame[id].to_numpy()}
     columns["prediction"] = plain_labels(estimator.predict(X))
     if hasattr(estimator, "predict_proba"):

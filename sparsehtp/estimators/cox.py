@@ -175,9 +175,7 @@ class SparseCox(SparseLinearModel):
         times = self.event_times_ if times is None else np.atleast_1d(np.asarray(times, float))
         if times.ndim != 1 or np.isnan(times).any():
             raise ValueError(f"times: needs a list of numbers, got {times!r}.")
-        labels = _labels(strata, eta.size)
-        if strata is None and self.strata_.size > 1:
-            raise ValueError("strata: the model was fitted with strata; pass the label of every row.")
+        labels = self._strata(strata, eta.size)
         known = np.isin(labels, self.strata_) | (strata is None)
         if not known.all():
             raise ValueError(f"strata: {labels[~known][0]} is no stratum of the fit; pass labels of those.")
@@ -197,29 +195,38 @@ class SparseCox(SparseLinearModel):
         """(n, times) probabilities exp(-H(t | x)) of no event up to t; see `predict_cumulative_hazard_function`."""
         return np.exp(-self.predict_cumulative_hazard_function(X, times, strata, offset))
 
+    def _strata(self, strata: ArrayLike | None, n: int) -> np.ndarray:
+        """The labels of n rows, which a stratified model needs."""
+        if strata is None and self.strata_.size > 1:
+            raise ValueError("strata: the model was fitted with strata; pass the label of every row.")
+        return _labels(strata, n)
+
     def score(
         self,
         X: TableLike,
         y: TableLike,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        strata: ArrayLike | None = None,
     ) -> float:
         """Harrell's concordance: of the pairs whose order in time is known, the share that `predict` orders so.
 
-        A pair is known where the earlier time is an event (a censored row at the same time counts as later). Equal
-        predictions count one half. 0.5 is chance.
+        A pair is two rows of one stratum, since baselines of others differ; it is known where the earlier time is an
+        event (a censored row at the same time counts as later). Equal predictions count one half. 0.5 is chance.
 
         Args:
             X: (n, p) features.
             y: as in `fit`.
             sample_weight: (n,) weights; a pair has the product of its two.
             offset: (n,) as in `fit`.
+            strata: (n,) labels, of the fit or not; needed if there were any.
 
         Raises:
-            ValueError: if there is no such pair.
+            ValueError: if there is no such pair, or the strata of a stratified fit are not passed.
         """
         eta = self.predict(X, offset)
-        return concordance(*survival(y, eta.size), eta, checked_weights(sample_weight, eta))
+        labels = self._strata(strata, eta.size)
+        return concordance(*survival(y, eta.size), eta, checked_weights(sample_weight, eta), labels)
 
 
 def concordance(
@@ -227,12 +234,15 @@ def concordance(
     event: Bool[np.ndarray, "n"],
     risk: Float[np.ndarray, "n"],
     weights: Float[np.ndarray, "n"],
+    strata: Shaped[np.ndarray, "n"] | None = None,
 ) -> float:
     """See `SparseCox.score`."""
     right = known = 0.0
     first = np.flatnonzero(event & (weights > 0))
     for part in np.array_split(first, 1 + first.size * time.size // PAIRS_AT_ONCE):
         later = (time > time[part, None]) | ((time == time[part, None]) & ~event)
+        if strata is not None:
+            later &= strata == strata[part, None]
         pairs = later * weights * weights[part, None]
         known += pairs.sum()
         right += (pairs * ((risk[part, None] > risk) + 0.5 * (risk[part, None] == risk))).sum()

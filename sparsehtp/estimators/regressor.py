@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from ..losses import AbstractLoss, NegativeBinomial
 from ..losses.deviance import d2_score, predicted
 from ..statistics import SufficientStatistics
 from .arrays import as_numpy
-from .base import SparseLinearModel, check_offset, checked_weights
+from .base import SparseLinearModel, check_offset, checked_weights, linear
 from .failures import all_or_nothing
 from .fit import Rows, check_alone, checked_folds, take_names
 from .parameters import make_loss, make_plan
@@ -200,7 +200,10 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             return results
 
         if self.loss == "negative_binomial":
-            loss.check_targets(y)
+            loss.check_targets(y[weights > 0])
+            chosen = self.cv if folds is None else folds
+            if isinstance(chosen, Iterator):  # for every round
+                options["folds"] = list(chosen)
             results = self._with_dispersion(fitted, X, y, weights, known)
         else:
             results = fitted(loss)
@@ -233,17 +236,18 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         offset: Float[np.ndarray, "n *t"] | None,
     ) -> list[RESULTS]:
         """Fits, and the dispersion of the largest likelihood at each, in turn until it moves no more."""
+        live = weights > 0
         each = np.broadcast_to(weights.reshape(-1, *[1] * (y.ndim - 1)), y.shape)
-        rate = 1.0 if offset is None else np.exp(offset)
-        level = np.log(np.sum(each * y, axis=0) / np.maximum(np.sum(each * rate, axis=0), np.finfo(float).tiny) + 1e-12)
-        last, eta = np.inf, level + np.log(rate) + np.zeros(y.shape)
+        if offset is not None and y.ndim > 1:
+            offset = np.broadcast_to(offset.reshape(len(y), -1), y.shape)
+        last, eta = np.inf, without_features(y, each, offset)
         for _ in range(DISPERSION_ROUNDS):
-            self.dispersion_ = NegativeBinomial.estimate(y.astype(float), eta, each)
+            self.dispersion_ = NegativeBinomial.estimate(y[live].astype(float), eta[live], each[live])
             if abs(self.dispersion_ / last - 1) < DISPERSION_MOVE:
                 break
             last = self.dispersion_
             results = fitted(self._loss())
-            eta = self._predictor(X, offset)
+            eta = linear(X, self.coef_, self.intercept_, offset)
         return results
 
     def predict(self, X: TableLike, offset: ArrayLike | None = None) -> Float[np.ndarray, "n *t"]:
@@ -305,3 +309,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
         if self.loss == "negative_binomial" and dispersion is not None:
             return NegativeBinomial(dispersion)
         return make_loss(self.loss, classification=False)
+
+
+def without_features(
+    y: Float[np.ndarray, "n *t"], weights: Float[np.ndarray, "n *t"], offset: Float[np.ndarray, "n *t"] | None
+) -> Float[np.ndarray, "n *t"]:
+    """The linear predictors of a log link with an intercept alone."""
+    rate = 1.0 if offset is None else np.exp(offset)
+    total = np.maximum(np.sum(weights * rate, axis=0), np.finfo(float).tiny)
+    return np.log(np.sum(weights * y, axis=0) / total + 1e-12) + np.log(rate) + np.zeros(y.shape)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import gammaln
 
 from .path import Path
@@ -33,8 +33,10 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
 
     dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for the squared loss
     dev = W ln(2 F0), the profile likelihood of unknown variance (W c ln(2 F0 / c) of c responses); for `Precision`
-    dev = W L. d is the number of coefficients (pairs) in the support, k the number of chosen units among p; d = k
-    unless units are groups or rows or some are always kept, which count in d only.
+    dev = W L. d is the number of coefficients (pairs) in the support, of softmax one less for every feature that has
+    one for each class, and k the number of chosen units among p; d = k unless units are groups or rows or some are
+    always kept, which count in d only. The dispersion of gamma and Tweedie losses is taken to be one: where it is
+    another, choose by held-out rows.
 
     Args:
         path: from `solve_path`.
@@ -77,7 +79,7 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
     with np.errstate(divide="ignore"):
         c = path.n_responses or 1
         deviance = W * c * np.log(2 * loss / c) if path.squared else (2 if path.n_variables is None else 1) * W * loss
-    d = path.features.mask.sum(1)
+    d = _determined(path)
     log_total = np.log(max(W, np.e))
 
     def sic() -> Any:
@@ -92,3 +94,14 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
     }
     values = np.where(np.isnan(deviance), np.inf, deviance + penalties[name]())
     return Criterion(values, int(np.argmin(values)))
+
+
+def _determined(path: Path) -> Int[np.ndarray, "grid"]:
+    """The number of coefficients of every row that the loss determines."""
+    features: Any = path.features
+    if not path.shift_invariant or path.n_responses is None:
+        return features.mask.sum(1)
+    each = np.zeros((len(path), path.n_features // path.n_responses), int)
+    row, place = np.nonzero(features.mask)
+    np.add.at(each, (row, features.idx[row, place] // path.n_responses), 1)
+    return np.minimum(each, path.n_responses - 1).sum(1)

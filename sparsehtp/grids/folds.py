@@ -136,6 +136,15 @@ def check_groups(groups: Any, n: int) -> np.ndarray | None:
     groups = np.asarray(groups)
     if groups.shape != (n,):
         raise ValueError(f"groups: needs shape ({n},), one label per sample, got {groups.shape}.")
+    if groups.dtype.kind in "fO":
+        if any(label is None or label != label for label in groups.tolist()):
+            raise ValueError("groups: a label is missing; name a group for every row.")
+        try:
+            np.unique(groups)
+        except TypeError as error:
+            raise ValueError(
+                f"groups: labels of different kinds cannot be told apart ({error}); make them texts."
+            ) from error
     return groups
 
 

@@ -50,6 +50,7 @@ class Path:
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
         n_responses: c, where the coefficients are (p, c); else None.
+        shift_invariant: True where one constant for all c coefficients of a feature changes no loss, as for softmax.
     """
 
     ks: Int[np.ndarray, "grid"]
@@ -70,6 +71,7 @@ class Path:
     key: jax.Array
     n_variables: int | None = None
     n_responses: int | None = None
+    shift_invariant: bool = False
 
     def __len__(self) -> int:
         return self.ks.shape[0]
@@ -248,6 +250,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         key=grid.key,
         n_variables=objective.n_variables,
         n_responses=objective.n_responses,
+        shift_invariant=getattr(getattr(objective, "loss", None), "shift_invariant", False),
     )
 
 

@@ -64,8 +64,9 @@ def penalised_path(
     """The fields of a `Path`: fits for every l2 (outer) and for l0s in falling order, or, where l0s is None, for l0s
     that add one feature at a time.
 
-    The next l0 is just below the most that any feature outside the support would gain, so that the support must change;
-    a size is skipped only where features enter together.
+    The first of these is just above the most that any feature gains alone, and the next one just below the most that
+    any outside the support would gain, so that the support must change; a size is skipped only where features enter
+    together.
     """
     if ks is not None and l0s is not None:
         raise ValueError("ks: a path over l0s finds its own sizes; pass one of the two.")
@@ -89,9 +90,11 @@ def penalised_path(
                 found.append(row)
                 done = min(row.k, limit) if given is None else len(found)
                 report(min(number * total // len(levels) + done, total), total)
-            found = chain.exchanged(found)
             if given is None:
-                found = [row for row in chain.between(found, limit) if row.k <= limit]
+                first, rest = found[0], chain.exchanged(found[1:])
+                found = [row for row in chain.between([chain.above(first, rest), *rest], limit) if row.k <= limit]
+            else:
+                found = chain.exchanged(found)
             rows += found
     return _fields(rows) | {
         "n_features": model.n_coefficients,
@@ -165,36 +168,30 @@ class Chain(NamedTuple):
     def rows(self, given: Float[np.ndarray, "grid"] | None, k_limit: int) -> Iterator[Row]:
         """The fits at given l0s in falling order, or at l0s that add features up to a limit."""
         model, threshold = self.model, self.threshold
-        x = jnp.zeros(model.n_coefficients + model.n_free, model.dtype)
-        found, last, place = None, np.inf, 0
         nobody, noise = float(np.finfo(model.dtype).max ** 0.5), _noise(model)
-        if free_of_charge(threshold).size:  # a path begins where these alone are in
-            found = self.solved(nobody, None)
-            x = model.to_internal(found.x, found.intercept)
-        while True:
-            price = last
-            if given is None:
-                gain, value = map(float, jax.device_get(_largest_gain(model, threshold, x)))
-                price = last = min(BELOW * last, BELOW * gain)
-                if not last > 1e-9 * abs(value) + noise:  # nothing enters but noise
-                    if place:
-                        return
-                    price, last = nobody, max(gain, 0.0)  # a path has a row
-            elif place == given.size:
+        if given is not None:
+            found = self.solved(nobody, None) if free_of_charge(threshold).size else None
+            for price in given:
+                row = self.row(float(price), found)
+                found = row.found
+                yield row
+            return
+        row = self.row(nobody, None)  # those that pay nothing, alone
+        gain, value = map(float, jax.device_get(_largest_gain(model, threshold, row.x)))
+        last = max(gain, 0.0) / BELOW
+        yield row._replace(l0=last)
+        while row.k < k_limit:
+            last = BELOW * min(last, gain)
+            if not last > 1e-9 * abs(value) + noise:  # nothing enters but noise
                 return
-            else:
-                price = last = given[place]
-            place += 1
-            row = self.row(float(price), found)._replace(l0=last)
-            found, x = row.found, row.x
+            row = self.row(last, row.found)
             yield row
-            if given is None and (row.k >= k_limit or price == nobody):
-                return
+            gain, value = map(float, jax.device_get(_largest_gain(model, threshold, row.x)))
 
     def exchanged(self, rows: list[Row]) -> list[Row]:
         """The rows, each fitted again from another's point where that is lower at its own l0, until none is."""
         rows, tol = list(rows), tolerance("swap", np.dtype(self.model.dtype))
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if rows else 0):
             l0s = np.array([float(row.l0) for row in rows])
             values, costs = np.transpose([self.parts(row) for row in rows])
             table = values + l0s[:, None] * costs  # of every row's point (second) at every row's l0
@@ -208,6 +205,12 @@ class Chain(NamedTuple):
             if not worse.size:
                 break
         return rows
+
+    def above(self, first: Row, rows: list[Row]) -> Row:
+        """The first row, which pays nothing, at an l0 from which on it is the best."""
+        value, _ = self.parts(first)
+        gains = [(value - lower) / cost for lower, cost in map(self.parts, rows) if cost]
+        return first._replace(l0=max([first.l0, *(gain / BELOW for gain in gains)]))
 
     def between(self, rows: list[Row], k_limit: int) -> list[Row]:
         """The rows, and those of sizes between: at the l0 where two neighbours are equally good, a third may be
@@ -273,9 +276,9 @@ def _score(model: LinearModel, weights: Float[Array, "n"], x: Float[Array, "d"],
 
 def _fields(rows: list[Row]) -> dict[str, Any]:
     """The fields of a `Path` that have a row for each fit."""
-    width = max([row.chosen.size for row in rows], default=0)
+    width = max(row.chosen.size for row in rows)
     idx: Any = np.zeros((len(rows), width), np.int32)
-    z = np.zeros((len(rows), width), np.asarray(rows[0].found.x).dtype if rows else float)
+    z = np.zeros((len(rows), width), np.asarray(rows[0].found.x).dtype)
     mask: Any = np.zeros((len(rows), width), bool)
     for i, row in enumerate(rows):
         size = row.chosen.size

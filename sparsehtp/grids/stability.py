@@ -165,14 +165,7 @@ def stability_selection(
 def _numbered(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     """The number of the group of every row, or ValueError."""
     given: Any = check_groups(groups, n)
-    if any(label is None or label != label for label in given.tolist()):
-        raise ValueError("groups: a label is missing; name a group for every row.")
-    try:
-        names, numbers = np.unique(given, return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            f"groups: labels of different kinds cannot be told apart ({error}); make them texts."
-        ) from error
+    names, numbers = np.unique(given, return_inverse=True)
     if names.size < 2:
         raise ValueError("groups: all rows have one label, so that nothing can be drawn; name two groups or more.")
     return numbers

@@ -111,8 +111,8 @@ def _floating(a: ArrayLike) -> Array:
 
 def _check_symmetric(A: Array) -> None:
     if is_concrete(A) and A.size:
-        A = np.asarray(A)
-        if np.abs(A - A.T).max() > 1e-4 * np.abs(A).max():
+        a = np.asarray(A)
+        if np.abs(a - a.T).max() > 1e-4 * np.abs(a).max():
             raise ValueError("A: is not symmetric; pass (A + A.T) / 2 if that is what is meant.")
 
 

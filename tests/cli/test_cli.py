@@ -303,3 +303,17 @@ def test_a_parameter_of_a_loss(tmp_path):
     assert model["loss"] == "quantile" and model["loss_parameter"] == 0.9 and "quantile(0.9) loss" in result.stdout
     reference = sht.SparseRegressor(k=K, loss=sht.losses.Quantile(0.9), l2=0.01, solver="htp").fit(X, Y)
     np.testing.assert_allclose(predict(model), reference.predict(X), rtol=1e-6)
+
+
+def test_a_path_estimates_the_dispersion_without_features(tmp_path):
+    """With a dispersion of one what is only scattered more than counts are would be explained by features."""
+    y = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(1 / 6, 12, N)).astype(float)
+    pd.DataFrame(X, columns=NAMES).assign(y=y).to_csv(tmp_path / "data.csv", index=False)
+    options = ("--target", "y", "--loss", "negative-binomial", "--k-max", 1, *CHEAP)
+    _, path = made(tmp_path / "out", "path", tmp_path / "data.csv", *options)
+    expected = sht.losses.NegativeBinomial.estimate(y, np.full(N, np.log(y.mean())), np.ones(N))
+    np.testing.assert_allclose(path["loss_parameter"], expected, rtol=1e-6)
+    model = sht.SparseRegressor(0, loss=sht.losses.NegativeBinomial(expected)).fit(X, y)
+    np.testing.assert_allclose(
+        path["rows"][0]["loss"], model.path_.loss if model.path_ else model.objective_value_, rtol=1e-5
+    )

@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
 LINES = """
 fit absent.csv | Error: FILE: there is no file
 fit absent.csv --out file/out | is not a folder
+lowrank several.npz --targets X | Error: --targets: 'X' are the features
 fit data.csv --target price | no column 'price'
 fit data.csv --target target --k 7 | only 6 features
 fit data.csv --target target --k best | Error: --k: needs an integer

@@ -428,7 +428,7 @@ def test_kept_features_pay_nothing():
     np.testing.assert_allclose(solution.value, best, rtol=1e-7)
     np.testing.assert_array_equal(np.asarray(solution.x) != 0, supports[0])
     path = sht.solve_path(objective, threshold=threshold)
-    assert path.n_kept == 2 and path.ks[0] == 1 and (path.ks == path.support.mask.sum(1) - 2).all()
+    assert path.n_kept == 2 and path.ks[0] == 0 and (path.ks == path.support.mask.sum(1) - 2).all()
     assert all({3, 5} <= set(np.flatnonzero(x)) for x in path.x)
     for argument, value in (
         ("prices", "dear"),
@@ -546,3 +546,17 @@ def test_the_progress_of_a_path_over_l0_counts_its_rows():
     options = dict(l0s=[0.3, 0.1], l2s=[0.1, 0.2, 0.4], threshold=L0)
     sht.solve_path(model, **options, progress=lambda done, total: seen.append((done, total)))
     assert sorted({(0, 6), *seen}) == [(done, 6) for done in range(7)] and seen == sorted(seen)
+
+
+def test_a_path_over_l0_begins_without_features():
+    """There is a price at which nothing is worth it, and a criterion or the folds may choose that."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 6)), rng.standard_normal(60)
+    model, threshold = sht.LinearModel(X, y, fit_intercept=True, standardize=True), sht.L0L1L2(0.0)
+    path, none = sht.solve_path(model, threshold=threshold), sht.solve_path(model, threshold=threshold, ks=[0])
+    assert path.ks.tolist() == list(range(7)) and none.ks.tolist() == [0]
+    np.testing.assert_allclose(none.loss, np.var(y) / 2, rtol=1e-6)
+    Z = (X - X.mean(0)) / X.std(0)
+    gain = np.max((Z.T @ (y - y.mean())) ** 2) / 60**2 / 2
+    assert path.l0s[1] < gain < path.l0s[0] < 1.01 * gain
+    assert sht.information_criterion(path, "bic").best == 0

@@ -57,15 +57,17 @@ def test_scikit_survival(ties):
 
 
 def test_concordance_is_the_share_of_pairs():
+    """Of rows of one stratum: another one has another baseline."""
     model = fit().fit(X, Y)
-    weights, risk = RNG.integers(0, 3, N), model.predict(X)
-    right = known = 0
-    for i in range(N):
-        for j in range(N):
-            if EVENT[i] and (TIME[i] < TIME[j] or (TIME[i] == TIME[j] and not EVENT[j])):
-                known += weights[i] * weights[j]
-                right += weights[i] * weights[j] * (risk[i] > risk[j])
-    np.testing.assert_allclose(model.score(X, Y, weights), right / known, rtol=1e-12)
+    weights, risk, labels = RNG.integers(0, 3, N), model.predict(X), np.arange(N) % 2
+    for strata in (None, labels):
+        right = known = 0
+        for i in range(N):
+            for j in np.flatnonzero((labels == labels[i]) | (strata is None)):
+                if EVENT[i] and (TIME[i] < TIME[j] or (TIME[i] == TIME[j] and not EVENT[j])):
+                    known += weights[i] * weights[j]
+                    right += weights[i] * weights[j] * (risk[i] > risk[j])
+        np.testing.assert_allclose(model.score(X, Y, weights, strata=strata), right / known, rtol=1e-12)
 
 
 def test_survival_functions_by_hand():
@@ -122,6 +124,8 @@ def test_labels_of_strata():
     dates = pd.Series(pd.to_datetime(["2020-01-01", None] * (N // 2)))
     with pytest.raises(ValueError, match="strata: the label of row 1 is missing"):
         fit().fit(X, Y, strata=dates)
+    with pytest.raises(ValueError, match=r"^strata: the model was fitted with strata"):
+        first.score(X, Y)
     with pytest.raises(ValueError, match="strata: a is no stratum"):
         first.predict_survival_function(X, strata=np.full(N, "a"))
 

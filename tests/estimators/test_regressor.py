@@ -3,9 +3,11 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 
@@ -86,3 +88,21 @@ def test_booleans_are_targets_and_no_events():
     X, y = rng.standard_normal((30, 3)), np.arange(30) == 4  # "events" would be too few for two folds
     model, same = (sht.SparseRegressor([0, 1], solver="htp", cv=3).fit(X, each) for each in (y, y.astype(float)))
     np.testing.assert_array_equal(model.cv_results_["scores"], same.cv_results_["scores"])
+
+
+@pytest.mark.filterwarnings("error:X does not have valid feature names")
+def test_the_dispersion_is_found_whatever_may_be_passed(data):
+    """Names of columns, a generator of folds, rows without weight whatever they hold, one offset of all responses."""
+    X = data[0][:, :4]
+    rng = np.random.default_rng(0)
+    y = rng.poisson(rng.gamma(2, np.exp((X[:, 0] - X[:, 0].mean()) / X[:, 0].std()) / 2)).astype(float)
+    model, weights = sht.SparseRegressor(1, l2=1e-3, loss="negative_binomial", solver="htp"), np.ones(len(y))
+    plain, weights[0] = clone(model).fit(X[1:], y[1:]), 0
+    spoiled = clone(model).fit(pd.DataFrame(X, columns=list("abcd")), np.append(-1, y[1:]), weights)
+    np.testing.assert_allclose(spoiled.dispersion_, plain.dispersion_, rtol=1e-3)
+    both = clone(model).set_params(shared=False).fit(X, np.column_stack([y, y]), offset=np.full(len(y), 0.5))
+    one = clone(model).fit(X, y, offset=np.full(len(y), 0.5))
+    np.testing.assert_allclose(both.dispersion_, one.dispersion_, rtol=1e-3)
+    folds = KFold(3).split(X)
+    chosen = clone(model).set_params(k=[0, 1], cv=folds).fit(X, y)
+    assert chosen.k_ == 1 and chosen.dispersion_ == clone(model).set_params(k=[0, 1], cv=KFold(3)).fit(X, y).dispersion_

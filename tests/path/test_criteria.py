@@ -50,6 +50,23 @@ def test_kept_features_count_as_parameters_only():
     np.testing.assert_allclose(values - deviance, expected, rtol=1e-6)
 
 
+def test_softmax_counts_what_it_determines():
+    """One constant for all classes of a feature changes no probability: two classes are a logistic model."""
+    X, y = screening.data(labels=True)
+    two = sht.MultiResponse(X, ((y + 1) / 2).astype(int), sht.losses.Softmax(2), l2=1e-4)
+    one = sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.5e-4)
+    paths = [
+        sht.solve_path(two, ks=KS, threshold=sht.RowSparsity(0), solver=sht.solvers.HTP()),
+        sht.solve_path(one, ks=KS, solver=sht.solvers.HTP()),
+    ]
+    values = [sht.information_criterion(path, "bic").values for path in paths]
+    np.testing.assert_allclose(*values, rtol=1e-3)
+    entries = sht.solve_path(two, ks=[1, 2], threshold=sht.Sparsity(0), solver=sht.solvers.HTP())
+    single = [np.count_nonzero(x.any(axis=1)) for x in entries.x]  # a feature with one class, or with both
+    found = sht.information_criterion(entries, "bic").values - 2 * 40 * entries.loss.astype(float)
+    np.testing.assert_allclose(found, np.array(single) * math.log(40), rtol=1e-6)
+
+
 def test_bad_input():
     path = sht.solve_path(screening.model(), ks=KS, l2s=[0.01], solver=screening.Screening())
     with pytest.raises(ValueError, match="name: must be one of aic, bic, ebic, sic"):

@@ -174,6 +174,7 @@ def test_one_standard_error_rule_by_hand():
         ({"folds": [([0, 1], [])]}, "folds: a part of fold 0 has no row"),
         ({"folds": [([0, 1], [1])]}, "folds: fold 0 tests on rows it is trained on"),
         ({"groups": [1, 2]}, "groups: needs shape"),
+        ({"groups": [None, *"ab" * 19, "a"]}, "groups: a label is missing"),
         ({"scoring": "error"}, "scoring: must be None"),
         ({"scoring": "r2"}, "scoring: must be None"),
     ],
