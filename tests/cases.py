@@ -261,6 +261,20 @@ def members(support):
     return np.sort(np.asarray(support.idx)[np.asarray(support.mask)])
 
 
+def spoiled(array, value):
+    """A copy of an array with another number in the second place."""
+    array = np.array(array, float)
+    array.flat[1] = value
+    return array
+
+
+def chained(Z, rho):
+    """Independent columns, made to have the correlation rho with their neighbours."""
+    for j in range(1, Z.shape[1]):
+        Z[:, j] = rho * Z[:, j - 1] + np.sqrt(1 - rho**2) * Z[:, j]
+    return Z
+
+
 def central_difference(function, x, h=1e-6):
     """Gradient (or Jacobian, last axis the entries of x) of a function of a vector, by central differences."""
     x = np.asarray(x, float)

@@ -44,6 +44,12 @@ def masks(p, k=None):
     return out
 
 
+def best_of_all(fit, p, k, keep=()):
+    """The least of a function of some features, over all choices of k of p beside those to keep."""
+    others = sorted({*range(p)} - {*keep})
+    return min(fit(np.array([*chosen, *keep])) for chosen in itertools.combinations(others, k))
+
+
 def fits(problem, members, sweeps=400):
     """(w, b, F + l1 term) of the best fit on every support, by coordinate descent over all of them at once."""
     X, y = problem.X, problem.y

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import BY_NAME
+from cases import BY_NAME, chained
 from exact import LOG_LINK, Loss, Problem
+from laws import chosen
 from rational import Quadratic
 from scipy.special import xlogy
 
@@ -69,8 +70,7 @@ def columns(rng, n, p, double):
     """(columns, what they are): far, near, tiny, rounded; every case has some of these and few have all."""
     Z, about = rng.standard_normal((n, p)), []
     rho = rng.choice([0.0, 0.5, 0.95])
-    for j in range(1, p):
-        Z[:, j] = rho * Z[:, j - 1] + np.sqrt(1 - rho**2) * Z[:, j]
+    Z = chained(Z, rho)
     if rng.random() < 0.15:
         Z = np.round(2 * Z)
     copy, joined = None, rng.random()
@@ -288,10 +288,6 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
         if s in values and not values[s] - room <= v <= copied[s] + room:
             yield "collected value", f"{sorted(s)}: {v:.6g}, is {values[s]:.6g}"
             break
-
-
-def chosen(solution):
-    return np.unique(np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
 
 
 def of_value(solution, here, near):

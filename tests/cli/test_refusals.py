@@ -46,7 +46,6 @@ lowrank several.npz --targets X | Error: --targets: 'X' are the features
 fit data.csv --target price | no column 'price'
 fit data.csv --target target --k 7 | only 6 features
 fit data.csv --target target --k best | Error: --k: needs an integer
-fit data.csv --target target --loss logistic | exactly two classes
 fit text.csv --target target | not numeric
 fit text.csv --target target --loss hinge --solver htp | --solver iht
 fit data.csv --target target --loss poisson | counts >= 0

@@ -27,9 +27,7 @@ GREEDY = pytest.mark.parametrize("name", ["forward", "foba"])
 def problem(loss="squared", seed=0, rho=0.8):
     """AR(rho) columns of different scales and means, and weights."""
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((N, P))
-    for j in range(1, P):
-        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    X = cases.chained(rng.standard_normal((N, P)), rho)
     eta = 0.6 * (X[:, 1] - X[:, 4] + 0.5 * X[:, 7])
     y = cases.LOSSES[loss].draw_targets(eta, rng)
     return X * np.geomspace(0.5, 2, P) + 0.3, y, rng.uniform(0.5, 2, N)

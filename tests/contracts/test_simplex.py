@@ -1,13 +1,12 @@
 """Simplex: feasible points, refits, and the best support of all, against SciPy over every support."""
 
-import itertools
-
 import cases
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact import Loss
+from exhaustive import best_of_all
 from scipy.optimize import minimize
 
 import sparsehtp as sht
@@ -35,11 +34,7 @@ def least(fun, n_weights, n_free=0, total=1.0):
 
 def exhaustive(fun_of, p, k, keep=(), **options):
     """The least value over all supports of k weights beside those to keep."""
-    others = sorted({*range(p)} - {*keep})
-    return min(
-        least(fun_of(np.array([*chosen, *keep])), k + len(keep), **options)
-        for chosen in itertools.combinations(others, k)
-    )
+    return best_of_all(lambda S: least(fun_of(S), S.size, **options), p, k, keep)
 
 
 def feasible(x, k, total, tol=4e-16):
@@ -156,11 +151,11 @@ def test_best_subset_is_the_best_of_any_sign_with_a_given_sum(total, weighted, k
         a = rng.normal(size=P) if weighted else np.ones(P)
         if weighted and total == 0:
             a[:2] = 0  # features without a part in it
-        others, best = sorted({*range(P)} - {*keep}), np.inf
-        for chosen in itertools.combinations(others, K - len(keep)):
-            S = np.array([*chosen, *keep])
-            value = of_equality(A[np.ix_(S, S)], b[S], a[S], total)[0] if np.any(a[S]) else np.inf
-            best = min(best, value)
+
+        def value(S, A=A, b=b, a=a):
+            return of_equality(A[np.ix_(S, S)], b[S], a[S], total)[0] if np.any(a[S]) else np.inf
+
+        best = best_of_all(value, P, K - len(keep), keep)
         threshold = sht.Simplex(K - len(keep), total, keep=keep, positive=False, weights=a if weighted else None)
         solution = sht.solve(sht.QuadraticForm(A, b), threshold)
         x = np.asarray(solution.x)
@@ -308,8 +303,7 @@ def test_certificates_refit_every_exchange():
     ],
 )
 def test_what_it_does_not_take(call, error, sentence):
-    with pytest.raises(error, match=sentence):
-        call()
+    cases.refused(error, sentence, call)
 
 
 FORM = sht.QuadraticForm(np.eye(3, dtype=np.float32), np.ones(3, np.float32))

@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 
+import cases
 import numpy as np
 import pytest
 
@@ -175,8 +176,7 @@ def test_corrupt_bytes_and_a_server_without_ranges_take_a_second_request(server,
 )
 def test_bytes_that_stay_corrupt_are_an_error(server, tmp_path, name, message):
     server.faults = ["corrupt"] * 4
-    with pytest.raises(ValueError, match=message):
-        get(name, tmp_path)
+    cases.refused(ValueError, message, lambda: get(name, tmp_path))
     assert not (tmp_path / name / "checksums.json").exists()
 
 
@@ -185,8 +185,7 @@ def test_a_damaged_cache_is_repaired(server, tmp_path, name):
     get(name, tmp_path)
     path = tmp_path / name / "tiny.bz2"
     path.write_bytes(WHOLE[:-1] + b"x")
-    with pytest.raises(ValueError, match="SHA-256"):
-        get(name, tmp_path, offline=True)
+    cases.refused(ValueError, "SHA-256", lambda: get(name, tmp_path, offline=True))
     assert path.exists(), "nothing is thrown away that cannot be fetched again"
     get(name, tmp_path)
     assert path.read_bytes() == WHOLE
@@ -197,26 +196,21 @@ def test_trust_on_first_use(server, tmp_path):
     assert json.loads((tmp_path / "tiny" / "checksums.json").read_text()) == {"tiny.bz2": checksum(WHOLE)}
     (tmp_path / "tiny" / "tiny.bz2").unlink()
     server.body = bz2.compress(TEXT.replace("1 ", "-1 ", 1).encode())
-    with pytest.raises(ValueError, match="expected SHA-256"):
-        get("tiny", tmp_path)
+    cases.refused(ValueError, "expected SHA-256", lambda: get("tiny", tmp_path))
 
 
 def test_another_shape_is_refused(server, tmp_path):
     server.body = bz2.compress(TEXT.encode() + b"1 1:1\n")
-    with pytest.raises(ValueError, match=r"should have shape \(400, 300\)"):
-        get("tiny", tmp_path)
+    cases.refused(ValueError, r"should have shape \(400, 300\)", lambda: get("tiny", tmp_path))
     assert not (tmp_path / "tiny" / "checksums.json").exists()
 
 
 def test_without_a_network(server, tmp_path):
-    with pytest.raises(FileNotFoundError, match="call fetch without offline"):
-        get("tiny", tmp_path, offline=True)
+    cases.refused(FileNotFoundError, "call fetch without offline", lambda: get("tiny", tmp_path, offline=True))
     server.faults = [404]
-    with pytest.raises(ConnectionError, match="check the network, or put the file at"):
-        get("tiny", tmp_path)
+    cases.refused(ConnectionError, "check the network, or put the file at", lambda: get("tiny", tmp_path))
     assert len(server.requests) == 1, "a missing file is not asked for again"
-    with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1/tiny"):
-        get("tiny", tmp_path, mirror="http://127.0.0.1:1")
+    cases.refused(ConnectionError, r"127\.0\.0\.1:1/tiny", lambda: get("tiny", tmp_path, mirror="http://127.0.0.1:1"))
 
 
 def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
@@ -241,8 +235,7 @@ def test_one_of_several_processes_downloads(server, tmp_path):
 
 
 def test_names(tmp_path):
-    with pytest.raises(ValueError, match=r"name: must be one of rcv1, .*got 'rcv2'"):
-        fetch("rcv2", tmp_path)
+    cases.refused(ValueError, r"name: must be one of rcv1, .*got 'rcv2'", lambda: fetch("rcv2", tmp_path))
     with pytest.raises(FileNotFoundError, match=r"cannot be downloaded; put arrays X \(133, 22283\)"):
         fetch("breast-cancer-pcr", tmp_path)
     folder = tmp_path / "breast-cancer-pcr"
@@ -269,8 +262,6 @@ def test_idx(tmp_path):
     np.testing.assert_array_equal(data.X, images.reshape(6, 4))
     np.testing.assert_array_equal(data.y, range(6))
     idx(files[0], 3, (2**30, 2**10, 2**10), b"")
-    with pytest.raises(ValueError, match="not the IDX file"):
-        load_idx(files, (6, 4))
+    cases.refused(ValueError, "not the IDX file", lambda: load_idx(files, (6, 4)))
     idx(files[0], 3, (6, 2, 2), images.tobytes()[:-1])
-    with pytest.raises(ValueError, match="23 bytes of data where 24"):
-        load_idx(files, (6, 4))
+    cases.refused(ValueError, "23 bytes of data where 24", lambda: load_idx(files, (6, 4)))

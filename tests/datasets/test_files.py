@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 
+import cases
 import numpy as np
 import pytest
 from scipy import sparse
@@ -124,12 +125,10 @@ def test_compressed_tables(tmp_path, suffix):
     np.testing.assert_array_equal(data.X, [[1], [3]])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="damaged or cut off"):
-        load_file(path, "t")
+    cases.refused(ValueError, "damaged or cut off", lambda: load_file(path, "t"))
     with opens[path.suffix](path, "wb") as file:
         file.write(b"a,t\n" + b"1,2\n" * 100_000)
-    with pytest.raises(ValueError, match="more than the limit"):
-        load_file(path, "t", max_bytes=200_000)
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=200_000))
 
 
 def test_excel(tmp_path):
@@ -145,8 +144,7 @@ def test_excel(tmp_path):
     np.testing.assert_array_equal(data.X, X[:, :2])
     assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ValueError, match="damaged or no Excel"):
-        load_file(path, "t")
+    cases.refused(ValueError, "damaged or no Excel", lambda: load_file(path, "t"))
 
 
 @pytest.mark.parametrize(
@@ -167,17 +165,14 @@ def test_a_name_that_occurs_twice_is_an_error(tmp_path):
 def test_the_nearest_name_is_suggested(tmp_path):
     with pytest.raises(ValueError, match=r"'Prize'.*did you mean 'price'"):
         load_file(write(tmp_path / "a.csv", "a,price\n1,2\n"), "Prize")
-    with pytest.raises(ValueError, match="is a folder"):
-        load_file(tmp_path, "t")
+    cases.refused(ValueError, "is a folder", lambda: load_file(tmp_path, "t"))
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"path: there is no file .*a\.csv"):
-        load_file(tmp_path / "a.csv", "t")
+    cases.refused(FileNotFoundError, r"path: there is no file .*a\.csv", lambda: load_file(tmp_path / "a.csv", "t"))
 
 
 ARRAYS = {
-    "pickled": ({"X": X, "y": np.array([1, "a"], object)}, None, "pickled"),
     "no X": ({"y": Y}, None, "path: .*'X'"),
     "no y": ({"X": X, "z": Y}, None, "target: .*'y'.*it has X, z"),
     "no target": ({"X": X, "y": Y}, "t", "target: .*'t'"),
@@ -194,8 +189,7 @@ ARRAYS = {
 def test_bad_arrays(tmp_path, name):
     arrays, target, message = ARRAYS[name]
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(ValueError, match=message):
-        load_file(tmp_path / "a.npz", target)
+    cases.refused(ValueError, message, lambda: load_file(tmp_path / "a.npz", target))
 
 
 @pytest.mark.parametrize(("suffix", "open_"), [(".gz", gzip.open), (".bz2", bz2.open)])
@@ -219,8 +213,7 @@ def test_a_line_without_end_is_refused(tmp_path):
         file.write(b"1 1:2 #")
         for _ in range(70):
             file.write(bytes([32]) * 2**20)
-    with pytest.raises(ValueError, match=r"a line of .* 64 MiB"):
-        load_file(path)
+    cases.refused(ValueError, r"a line of .* 64 MiB", lambda: load_file(path))
 
 
 def test_where_indices_start(tmp_path):
@@ -259,8 +252,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_sparse_npz(tmp_path, name):
     np.savez(tmp_path / "a.npz", **sparse_arrays(**HOSTILE[name]))
-    with pytest.raises(ValueError, match=r"path: a\.npz|path: data, indices"):
-        load_file(tmp_path / "a.npz")
+    cases.refused(ValueError, r"path: a\.npz|path: data, indices", lambda: load_file(tmp_path / "a.npz"))
 
 
 def test_a_path_in_an_archive_is_never_written_to(tmp_path):
@@ -284,11 +276,9 @@ class Marker:
 def test_pickles_do_not_run(tmp_path):
     proof = tmp_path / "proof"
     np.savez(tmp_path / "a.npz", X=X, y=np.array([Marker(str(proof)), 1], object))
-    with pytest.raises(ValueError, match="never loaded"):
-        load_file(tmp_path / "a.npz")
+    cases.refused(ValueError, "never loaded", lambda: load_file(tmp_path / "a.npz"))
     (tmp_path / "b.npz").write_bytes(pickle.dumps(Marker(str(proof))))
-    with pytest.raises(ValueError, match="never loaded"):
-        load_file(tmp_path / "b.npz")
+    cases.refused(ValueError, "never loaded", lambda: load_file(tmp_path / "b.npz"))
     assert not proof.exists()
 
 
@@ -300,13 +290,10 @@ def test_parquet(tmp_path):
     data = load_file(path, "t")
     np.testing.assert_array_equal(data.X, X[:, :2])
     assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
-    with pytest.raises(ValueError, match=r"target: .*choose one of a, t, b"):
-        load_file(path)
-    with pytest.raises(ValueError, match="more than the limit"):
-        load_file(path, "t", max_bytes=8)
+    cases.refused(ValueError, r"target: .*choose one of a, t, b", lambda: load_file(path))
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=8))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ValueError, match="damaged or no Parquet"):
-        load_file(path, "t")
+    cases.refused(ValueError, "damaged or no Parquet", lambda: load_file(path, "t"))
 
 
 def test_a_wide_csv_is_read_within_seconds(tmp_path):

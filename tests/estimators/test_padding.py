@@ -61,24 +61,11 @@ CASES = {
     "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
 }
 
-SLOW = (
-    "cox",
-    "sparse",
-    "bounds",
-    "squared, ebic",
-    "smoothed hinge",
-    "softmax",
-    "one against the rest",
-    "squared, cv",
-    "squared, sic",
-    "sparse, single",
-    "huber",
-    "positive",
-)
+QUICK = ("poisson", "best subset", "logistic", "hinge", "bounds of each response", "ordinal")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CASES])
 def test_results_are_those_of_the_data_in_their_own_shape(name, monkeypatch):
     kind, settings, data, y = CASES[name]
     if data is not X:

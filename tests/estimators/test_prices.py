@@ -96,11 +96,3 @@ def test_folds_with_features_of_their_own_share_prices():
     np.testing.assert_allclose(seen.cv_results_["scores"], plain.cv_results_["scores"], rtol=1e-6)
     with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
         sht.SparseRegressor(l0="cv", cv=triples).fit(X, Y)
-
-
-def test_prices_are_kept_in_files(tmp_path):
-    model = sht.SparseRegressor(l0=0.05, l1=0.01).fit(X, Y)
-    sht.save(model, tmp_path / "model")
-    loaded = sht.load(tmp_path / "model")
-    assert (loaded.l0_, loaded.l1_, loaded.k_) == (0.05, 0.01, model.k_)
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

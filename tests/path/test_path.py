@@ -1,7 +1,5 @@
 """Paths: rows equal single solves, whatever the chunks; compact; compiled once."""
 
-import math
-
 import jax
 import numpy as np
 import pytest
@@ -141,7 +139,6 @@ def test_default_grid():
         ({"ks": [9]}, "ks: the largest is 9, but there are only 8 features; lower ks."),
         ({"l2s": []}, "l2s: needs finite numbers >= 0"),
         ({"l2s": [-0.1]}, "l2s: needs finite numbers >= 0"),
-        ({"l2s": [math.nan]}, "l2s: needs finite numbers >= 0"),
         ({"l2s": np.ones((2, 3))}, "l2s: needs finite numbers >= 0"),
         ({"l0s": [0.1]}, "ks: a path over l0s finds its own sizes"),
         ({"memory": 0}, "memory: needs a positive number"),

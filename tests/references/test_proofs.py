@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import statements
+from cases import chained
 from exact import LOG_LINK, Loss
 from scipy import sparse
 from statements import Drawn
@@ -28,9 +29,7 @@ def draw(seed, name, most, sizes):
     rng, squared = np.random.default_rng(seed), name == "squared"
     p, n = int(rng.integers(2, most + 1)), int(rng.choice(sizes))
     X = rng.standard_normal((n, p))
-    rho = rng.choice([0.0, 0.6, 0.95])
-    for j in range(1, p):
-        X[:, j] = rho * X[:, j - 1] + np.sqrt(1 - rho**2) * X[:, j]
+    X = chained(X, rng.choice([0.0, 0.6, 0.95]))
     if rng.random() < 0.4:
         copied, onto = rng.integers(p, size=2)
         X[:, onto] = X[:, copied] * rng.choice([-1.0, 2.0])

@@ -28,12 +28,6 @@ def test_factorisations_of_a_batch_are_not_batched_calls():
     np.testing.assert_allclose(lowered.compile()(A) @ A, np.broadcast_to(np.eye(6), (72, 6, 6)), atol=1e-3)
 
 
-def test_a_model_can_be_built_under_jit_on_data_of_the_outside():
-    X = jnp.asarray(np.random.default_rng(0).standard_normal((20, 4)), jnp.float32)
-    value = jax.jit(lambda y: sht.LinearModel(X, y).value(jnp.zeros(4)))(jnp.ones(20))
-    np.testing.assert_allclose(value, 0.5, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "solver", [sht.solvers.ForwardSelection(), sht.solvers.BestSubset("fast")], ids=["forward", "best_subset"]
 )

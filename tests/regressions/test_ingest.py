@@ -42,15 +42,13 @@ def test_a_constant_offset_moves_the_intercept_alone(loss):
 @pytest.mark.parametrize("exponent", [-84, -66, 66, 84])
 def test_powers_of_two_are_undone_exactly(exponent):
     scale = np.float32(2.0) ** exponent
-    plain, scaled = fit(X, Y), fit(X * scale, Y * 1, standardize=True)
-    reference = fit(X, Y, standardize=True)
+    scaled, reference = (fit(each, Y, standardize=True) for each in (X * scale, X))
     np.testing.assert_allclose(scaled.x * scale, reference.x, rtol=1e-5)
     model = sht.LinearModel(X * scale, Y)
     found = sht.solve(model, sht.Sparsity(2), SOLVER, record=None)
     expected = sht.solve(sht.LinearModel(X, Y), sht.Sparsity(2), SOLVER, record=None)
     np.testing.assert_allclose(found.x * scale, expected.x, rtol=1e-5)
     np.testing.assert_allclose(found.value, expected.value, rtol=1e-5)
-    assert plain.value > 0
 
 
 @pytest.mark.parametrize("scale", [3e38, 1e-39, 1e-30, 1e30])
