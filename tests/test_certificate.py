@@ -430,4 +430,26 @@ def test_the_objective_without_features_has_an_intercept_of_its_own():
     X, y, offset = rng.standard_normal((40, 3)), rng.standard_normal(40), 100 + 30 * rng.standard_normal(40)
     with jax.enable_x64(True):
         model = sht.LinearModel(X, y, fit_intercept=True, offset=offset)
-        np.testing.assert_allclose(placed._null_value(model), np.var(y - offset) / 2, rtol=1e-10)
+        np.testing.assert_allclose(placed.null_value(model), np.var(y - offset) / 2, rtol=1e-10)
+
+
+def test_under_prices_stationary_says_what_a_refit_gains():
+    """A slope may be small where the curvature is smaller, and small beside that without an intercept."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        u, v, w = (np.linalg.qr(rng.standard_normal((200, 3)))[0] * np.sqrt(200)).T
+        X, y = np.stack([u + 1e-5 * v, u - 1e-5 * v, w], 1), u + 1e-2 * v
+        model, threshold = sht.LinearModel(X, y), sht.L0L1L2(1e-9)
+        halves, refit = np.array([0.5, 0.5, 0]), np.append(np.linalg.lstsq(X[:, :2], y, rcond=None)[0], 0)
+        gain = (np.mean((y - X @ halves) ** 2) - np.mean((y - X @ refit) ** 2)) / 2
+        found = [
+            sht.certificate(model, threshold, SimpleNamespace(x=x, intercept=0.0, support=np.array([0, 1])))
+            for x in (halves, refit)
+        ]
+        assert gain > 1e-5 and not found[0].stationary and "Locally optimal" not in found[0].statement
+        far = sht.LinearModel(X, np.exp(18 + 0.5 * w), sht.losses.Gamma(), l2=1e-3, fit_intercept=True)
+        near, start = (
+            sht.certificate(far, sht.L0L1L2(1e-3), SimpleNamespace(x=x, intercept=b, support=np.array([2])))
+            for x, b in ((np.array([0, 0, 0.5]), 18.0), (np.array([0, 0, 0.2]), 18.1))
+        )
+        assert near.upper_bound < start.upper_bound - 0.01 and not start.stationary

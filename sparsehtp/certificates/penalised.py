@@ -1,6 +1,6 @@
 """The certificate of a point under `L0L1L2`, whose exchanges hold the other coefficients."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,25 +9,29 @@ from jaxtyping import Array, Float
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import Scalar, check_kind
+from .._types import Scalar, Support, check_kind
 from ..columns import gather
 from ..duality import Dual
 from ..linalg import either
 from ..objectives import AbstractObjective, LinearModel
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
+from ..thresholds.base import next_power_of_two
 from .facts import Facts, of_a_penalised_point, of_a_value
+from .placed import null_value
 
+LEAST_CURVATURE = 1e-14  # of columns of norm one: less is rounding
 NOTHING = -1  # for the feature of a move that no feature leaves, or none enters
 
 
 class _Point(NamedTuple):
-    """A point's slope along moves that keep its nonzeros (beside that at zero), and the best move that changes them,
-    which gains what `found` says at least and `most` at most."""
+    """A point's slope along moves that keep its nonzeros, the curvature there, F without features, and the best move
+    that changes the nonzeros, which gains what `found` says at least and `most` at most."""
 
     value: Float[Array, ""]
-    slope: Float[Array, ""]
-    scale: Float[Array, ""]
+    value0: Float[Array, ""]
+    slope: Float[Array, "m"]
+    curvature: Float[Array, "m m"]
     found: Swap
     most: Float[Array, ""]
 
@@ -38,15 +42,20 @@ def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Ar
     within = threshold.clip(x)
     if bool(jnp.any(jnp.abs(x - within) > 64 * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(x), jnp.abs(within)))):
         raise ValueError("solution: x violates the threshold's bounds.")
-    point = jax.device_get(_penalised(model, threshold, x))
+    p = model.n_coefficients
+    nonzero = np.append(np.flatnonzero(np.asarray(x)[:p]), p + np.arange(model.n_free))
+    width = max(next_power_of_two(nonzero.size), 1)
+    padded: Any = np.pad(nonzero, (0, width - nonzero.size)).astype(np.int32)
+    entries = Support(padded, jnp.arange(width) < nonzero.size)
+    point = jax.device_get(_penalised(model, threshold, x, entries))
     tol, value = tolerance("swap", dtype), float(point.value)
-    enough, level = tol * abs(value), float(tolerance("gradient", dtype) * 10 * point.scale)
+    enough, slack = tol * abs(value), tolerance("stationary", dtype) * (abs(value) + abs(float(point.value0)))
     if not np.isfinite(value):
         return Facts(value, of_a_value, why="the objective is not finite here")
     facts = Facts(
         value,
         of_a_penalised_point,
-        stationary=bool(point.slope <= level) if np.isfinite([point.slope, level]).all() else None,
+        stationary=_stationary(point.slope[: nonzero.size], point.curvature[: nonzero.size, : nonzero.size], slack),
         tol=tol,
         enough=enough,
     )
@@ -60,16 +69,31 @@ def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Ar
     return facts._replace(gain=0.0)
 
 
+def _stationary(slope: Float[np.ndarray, "m"], curvature: Float[np.ndarray, "m m"], slack: float) -> bool | None:
+    """Whether a refit gains at most the slack by the quadratic model: half the slope in the metric of the curvature.
+
+    None where that lies in directions whose curvature is lost in rounding.
+    """
+    if not slope.size:
+        return True
+    if not (np.isfinite(slope).all() and np.isfinite(curvature).all() and np.isfinite(slack)):
+        return None
+    size = np.sqrt(np.maximum(np.diag(curvature), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(curvature / size / size[:, None])
+    along, known = (vectors.T @ (slope / size)) ** 2 / 2, LEAST_CURVATURE * slope.size
+    if np.sum(along / np.maximum(values, known)) <= slack:
+        return True
+    return False if np.sum((along / np.maximum(values, known))[values > known]) > slack else None
+
+
 @program
-def _penalised(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"]) -> _Point:
+def _penalised(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"], entries: Support) -> _Point:
     dual = Dual(objective, threshold)
     state = state_at(dual, x, threshold.support(x[: objective.n_coefficients]))
-    zero = jnp.zeros_like(x)
-    scale = jnp.linalg.norm(objective.grad_at(objective.forward(zero), zero))
     found = _best_move(dual, state, None)
     most = found.gain if objective.quadratic else _best_move(dual, state, 0.0).gain
-    slope = jnp.linalg.norm(gather(_projected(dual, state), state.support))
-    return _Point(state.value, slope, scale, found, most)
+    curvature = objective.restrict(entries).hess(gather(x, entries))
+    return _Point(state.value, null_value(objective), gather(_projected(dual, state), entries), curvature, found, most)
 
 
 def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:

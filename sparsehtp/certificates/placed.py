@@ -153,7 +153,7 @@ def refitted_point(
     grad = objective.value_and_grad(x, entries)[1]
     return RefittedPoint(
         value=restricted.value(z),
-        value0=_null_value(objective),
+        value0=null_value(objective),
         rounding=rounding_of(restricted, z),
         grad=grad,
         refit=refit,
@@ -167,7 +167,7 @@ def refitted_point(
     )
 
 
-def _null_value(objective: AbstractRefittable) -> Float[Array, ""]:
+def null_value(objective: AbstractRefittable) -> Float[Array, ""]:
     """F without coefficients: far from it, an intercept of zero may have any value."""
     origin = objective.origin()
     if not objective.n_free:
