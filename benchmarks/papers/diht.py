@@ -47,7 +47,7 @@ def _converged(X: Any, y: Any, l2: Any, k: int, max_steps: int) -> tuple[Array, 
     assert found.history is not None  # it is recorded
     dual = jnp.max(jnp.where(taken, found.history.value - found.history.gap, 0))  # D(0) = 0
     largest = relax(dual_of(model, structure), 1e-9, max_steps=max_steps)
-    return found.value, dual, largest.lower, largest.upper
+    return found.value, dual, largest.point.value, largest.upper
 
 
 def gap_of(X: np.ndarray, y: np.ndarray, l2: float, k: int, max_steps: int = 20_000) -> dict[str, float]:

@@ -302,7 +302,7 @@ def hybrid(accelerated: bool) -> Callable[[Run, np.random.Generator], float]:
 def _largest_dual(X: Any, y: Any, l2: Any, k: int) -> tuple[Array, Array]:
     """The maximiser of the dual, from its convex form, and its value."""
     found = relax(dual_of(LinearModel(X, y, l2=l2), Sparsity(k)), 1e-10, max_steps=5000)
-    return found.point.a, found.lower
+    return found.point.a, found.point.value
 
 
 def duality(run: Run, rng: np.random.Generator) -> float:

@@ -211,10 +211,6 @@ class Dual(eqx.Module):
         unbalanced = jnp.abs(dot(weights, a)) * dot(weights, predicted) if objective.n_free else 0.0
         return eps * separable + unbalanced + jnp.sum(member) + 2 * jnp.max(jnp.where(self.masks().zero, 0, each))
 
-    def value(self, a: Float[Array, "n"]) -> Float[Array, ""]:
-        """D(a) for a feasible a."""
-        return self.point(a).value
-
     def supergradient(self, point: DualPoint, eta: Float[Array, "n"]) -> Float[Array, "n"]:
         """x_i'w(a) + o_i - l*'(a_i), for the inner product weighted by omega; eta is the prediction of w(a)."""
         return eta - self.loss.conjugate_derivative(point.a, self.objective.y)

@@ -41,26 +41,18 @@ class Relaxed(NamedTuple):
         point: the best feasible dual point found, whose value is a lower bound of the original problem.
         upper: the convex form's value: max D lies between the two.
         x: the convex form's coefficients and intercept, in the solver's units.
-        z: (p,) its indicators.
         num_steps: gradient steps.
     """
 
     point: DualPoint
     upper: Float[Array, ""]
     x: Float[Array, "d"]
-    z: Float[Array, "p"]
     num_steps: Int[Array, ""]
-
-    @property
-    def lower(self) -> Float[Array, ""]:
-        """D at the point."""
-        return self.point.value
 
 
 class _Carry(NamedTuple):
     w: Array
     b: Array
-    z: Array
     eta: Array
     w_at: Array  # the extrapolated point
     b_at: Array  # what the descent test takes the intercept's step from
@@ -107,10 +99,9 @@ def relax(
     w0 = jnp.zeros(p, dtype) if w0 is None else jnp.where(dual.masks().zero, 0, w0)
     eta0 = problem.predict(w0)
     b0 = problem.shift(eta0, jnp.zeros((), dtype))
-    z0 = jnp.where(w0 != 0, 1.0, 0.0).astype(dtype)
     value0 = jnp.asarray(jnp.inf, dtype)
     norm = problem.norm() if norm is None else norm
-    start = _Carry(w0, b0, z0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / norm, value0)
+    start = _Carry(w0, b0, eta0 + b0, w0, b0, eta0 + b0, jnp.ones((), dtype), 0.99 / norm, value0)
 
     def point_of(inner: _Carry) -> DualPoint:
         return dual.point(dual.project(problem.slope(inner.eta)))
@@ -133,7 +124,7 @@ def relax(
     )
     c = out.inner
     intercept = c.b if problem.centres is None else c.b - dot(problem.centres, c.w)
-    return Relaxed(out.best, c.value, dual.lift(c.w, intercept), c.z, out.t)
+    return Relaxed(out.best, c.value, dual.lift(c.w, intercept), out.t)
 
 
 class _Smooth:
@@ -241,7 +232,7 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
         bound = base + dot(g, move) + jnp.sum(move**2) / (2 * size)
         return (w, z, b, eta), problem.value(eta) <= bound + slack
 
-    nothing = (c.w, c.z, c.b, c.eta), jnp.zeros((), bool)
+    nothing = (c.w, c.w, c.b, c.eta), jnp.zeros((), bool)
     found = shrink_until(lambda _, tried: tried[1], trial, c.step, nothing, SHRINK, MAX_TRIES)
     step, ((w, z, b, eta), _), _ = found
     value = problem.value(eta) + problem.penalty(w, z)
@@ -252,7 +243,6 @@ def _step(problem: _Smooth, c: _Carry) -> _Carry:
     return _Carry(
         w=w,
         b=b,
-        z=z,
         eta=eta,
         w_at=w + beta * (w - c.w),
         b_at=b + beta * (b - c.b),

@@ -71,7 +71,7 @@ class CrossValidation:
         """Sizes at the l2 of a row of the grid that no more than one standard error of the difference separates, over
         the folds, from the best of them."""
         level = np.flatnonzero((self.path.l2s == self.path.l2s[row]).reshape(len(self.path), -1).all(axis=1))
-        best = level[np.argmin(self.mean[level])]
+        best = level[np.argmin(np.nan_to_num(self.mean[level], nan=np.inf))]
         with np.errstate(invalid="ignore"):  # where a score is infinite
             difference, se = moments(self.scores[:, level] - self.scores[:, [best]], self.fold_weight, self.times)
         return np.unique(self.path.ks[level[(difference <= se) | (level == best)]])

@@ -36,7 +36,7 @@ def values(loss, intercept):
             feasible = dual.project(a)
             point = x if isinstance(threshold, sht.L0L1L2) else dual.threshold(x)[0]
             primal = objective.value(point) + dual.threshold.value(point)
-            out.append((primal, dual.value(feasible), jnp.vdot(dual.weights, feasible)))
+            out.append((primal, dual.point(feasible).value, jnp.vdot(dual.weights, feasible)))
         return out
 
     return cases.jit(jax.vmap(one, in_axes=(None,) * 7 + (0, 0, 0)))
@@ -113,7 +113,7 @@ def test_the_direction_is_the_gradient_of_the_dual(intercept):
         if intercept:  # inside the hyperplane; the best intercept of w(a) is a constant that the projection removes
             directions = directions - np.outer(directions @ omega, weights > 0)
         h = 1e-7
-        above, below = (np.array([dual.value(a + side * h * d) for d in directions]) for side in (1, -1))
+        above, below = (np.array([dual.point(a + side * h * d).value for d in directions]) for side in (1, -1))
         expected = (above - below) / (2 * h)
         np.testing.assert_allclose(directions @ (omega * dual.supergradient(point, eta)), expected, atol=1e-6)
         np.testing.assert_allclose(dual.primal(eta, x), model.value(x) + dual.threshold.value(x), rtol=1e-12)
@@ -138,8 +138,8 @@ def test_the_counter_example_of_the_paper():
     """[DIHT] gives 7/6 as its largest dual value; it is 55/42, and the gap to the primal 4/3 stays open."""
     model = sht.LinearModel(np.eye(3), [2.0, 2.0, 1.0], l2=1.0)
     dual = dual_of(model, sht.Sparsity(1))
-    np.testing.assert_allclose(dual.value(jnp.array([-12 / 7, -12 / 7, -1])), 55 / 42, rtol=1e-14)
-    np.testing.assert_allclose(dual.value(jnp.array([-1.5, -1.5, -1])), 31 / 24, rtol=1e-14)
+    np.testing.assert_allclose(dual.point(jnp.array([-12 / 7, -12 / 7, -1])).value, 55 / 42, rtol=1e-14)
+    np.testing.assert_allclose(dual.point(jnp.array([-1.5, -1.5, -1])).value, 31 / 24, rtol=1e-14)
     np.testing.assert_allclose(model.value(jnp.array([0.5, 0.0, 0.0])), 4 / 3, rtol=1e-14)
 
 

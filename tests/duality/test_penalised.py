@@ -93,7 +93,7 @@ def test_iht_is_stationary_under_the_penalty():
 @pytest.mark.parametrize("logistic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["squared", "logistic"])
 def test_primal_dual_reaches_the_convex_optimum(logistic):
     objective, threshold = model(logistic), sht.L0L1L2(0.01 if logistic else 0.05, 0.01)
-    best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).lower)())
+    best = float(cases.jit(lambda: relax(dual_of(objective, threshold), 1e-10, max_steps=5000).point.value)())
     solution = sht.solve(objective, threshold, sht.solvers.PrimalDual(include=0.1))  # feature by feature
     assert solution.result == RESULTS.converged
     lower, upper = float(solution.state.lower), float(solution.value)

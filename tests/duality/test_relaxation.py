@@ -35,7 +35,7 @@ def solver(logistic, intercept, penalised):
         threshold = sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P - 1, keep=[4])
         dual = dual_of(model, threshold)
         found = relax(dual, 1e-9, max_steps=5000)
-        return found.lower, found.upper, dual.value(found.point.a)
+        return found.point.value, found.upper, dual.point(found.point.a).value
 
     return cases.jit(run)
 
@@ -104,7 +104,7 @@ def test_the_sparse_optimum_is_that_of_a_generic_solver():
 
 @cases.jit
 def largest_dual(model, threshold):
-    return relax(dual_of(model, threshold), 1e-9, max_steps=5000).lower
+    return relax(dual_of(model, threshold), 1e-9, max_steps=5000).point.value
 
 
 SLOW = [
@@ -160,7 +160,7 @@ def test_the_convex_form_closes_to_rounding():
         for l2 in (0.1, 1.0):
             dual = dual_of(sht.LinearModel(X, y, l2=l2 / np.sqrt(30)), sht.Sparsity(5))
             found = cases.jit(relax)(dual, 1e-9)
-            assert 0 <= found.upper - found.lower <= 1e-9 * found.upper and found.num_steps < 2000
+            assert 0 <= found.upper - found.point.value <= 1e-9 * found.upper and found.num_steps < 2000
 
 
 @cases.jit
@@ -176,7 +176,7 @@ def test_the_convex_form_closes_beside_an_intercept_from_anywhere():
         X, offset = rng.standard_normal((30, 7)), rng.uniform(-1, 1, 30)
         y = np.where(X[:, 0] + rng.logistic(size=30) > 0, 1.0, -1.0)
         found = relaxed(X, y, offset, 10 ** rng.uniform(-3.5, -1, 7), 3 * rng.standard_normal(7))
-        gap = found.upper - found.lower
+        gap = found.upper - found.point.value
         assert 0 <= gap <= 1e-7 * found.upper, (seed, float(gap), int(found.num_steps))
 
 
@@ -193,4 +193,7 @@ def test_the_convex_form_closes_with_a_norm_that_was_underestimated():
         X = rng.standard_normal((30, 8))
         y = np.where(X[:, 0] - X[:, 1] + rng.logistic(size=30) > 0, 1.0, -1.0)
         found = relaxed_with(X, y, 10 ** rng.uniform(-2, -1), np.linalg.norm(X, 2) ** 2 / 30 / 30)
-        assert 0 <= found.upper - found.lower <= 1e-9 * found.upper, (seed, float(found.upper - found.lower))
+        assert 0 <= found.upper - found.point.value <= 1e-9 * found.upper, (
+            seed,
+            float(found.upper - found.point.value),
+        )

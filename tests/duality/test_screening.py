@@ -141,7 +141,7 @@ def test_the_equality_does_not_hold_automatically():
     X /= np.linalg.norm(X, axis=0)
     y = X @ np.array([1.0, -1.0, 0, 0, 0, 0.5]) + 0.1 * rng.standard_normal(n)
     run = cases.jit(
-        lambda l2: relax(dual_of(sht.LinearModel(X, y, l2=l2), sht.L0L1L2(lam0 / n, lam1 / n)), 1e-11).lower
+        lambda l2: relax(dual_of(sht.LinearModel(X, y, l2=l2), sht.L0L1L2(lam0 / n, lam1 / n)), 1e-11).point.value
     )
     for lam2 in (0.05, 3.0):
         l2 = 2 * lam2 / n
@@ -152,7 +152,7 @@ def test_the_equality_does_not_hold_automatically():
 
 @cases.jit
 def largest_dual(model, threshold):
-    return relax(dual_of(model, threshold), 1e-8, max_steps=3000).lower
+    return relax(dual_of(model, threshold), 1e-8, max_steps=3000).point.value
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_gap_is_the_librarys_and_a_bound():
         dual = dual_of(model, threshold)
         for x, (value, gap) in zip(points, found, strict=True):
             np.testing.assert_allclose(n * (model.value(x) + threshold.value(x)), value)
-            np.testing.assert_allclose(value - gap, n * dual.value(X @ x - y))
+            np.testing.assert_allclose(value - gap, n * dual.point(X @ x - y).value)
     assert max(value - gap for value, gap in found) <= min(value for value, _ in found)
 
 
