@@ -22,7 +22,6 @@ from ..estimators.parameters import SOLVERS
 from ..estimators.regressor import without_features
 from ..estimators.selection import view
 from ..grids.choose import BY_FOLDS, default_refit
-from ..losses import AbstractLoss
 from ..plot import plot_cv, plot_path, plot_stability
 from .common import check_provable, encode, features, loss_of, plain_name, progress_bar
 from .files import Writer, as_csv
@@ -49,7 +48,7 @@ class Subsets(Flow):
 
     json, own = "path.json", ("report.html",)
     groups: Any = None  # of rows that are held out together
-    loss: AbstractLoss | None = None
+    parameter: float | None = None  # of the loss
     most: int | None = None  # features of the path by default; None: the library's
 
     @property
@@ -86,13 +85,12 @@ class Subsets(Flow):
             return sht.CoxModel(X, y[:, 0], y[:, 1], l2, **shared)
         if options.model == "ordinal":
             return sht.OrdinalModel(X, y.codes, y.categories.size, l2, **shared)
-        self.loss = loss_of(options)
-        if options.model == "negative-binomial" and options.loss_parameter is None:
+        loss, self.parameter = loss_of(options), options.loss_parameter
+        if isinstance(loss, sht.losses.NegativeBinomial) and self.parameter is None:
             ones = np.ones(len(y))
-            self.loss = sht.losses.NegativeBinomial(
-                sht.losses.NegativeBinomial.estimate(y, without_features(y, ones, self.offset), ones)
-            )
-        return sht.LinearModel(X, y, self.loss, l2, fit_intercept=options.intercept, **shared)
+            self.parameter = loss.estimate(y, without_features(y, ones, self.offset), ones)
+            loss = sht.losses.NegativeBinomial(self.parameter)
+        return sht.LinearModel(X, y, loss, l2, fit_intercept=options.intercept, **shared)
 
     def work(self) -> None:
         options, after, table = self.options, self.after, self.table
@@ -188,7 +186,7 @@ class Subsets(Flow):
             "p": self.data.X.shape[1],
             "reference_levels": {} if self.table is None else self.table.reference_levels,
             "loss": options.model,
-            "loss_parameter": getattr(self.loss, "dispersion", options.loss_parameter),
+            "loss_parameter": self.parameter,
             **({"levels": options.classes} if options.levels else {}),
             "solver": options.solver,
             "standardize": options.standardize,

@@ -250,7 +250,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         key=grid.key,
         n_variables=objective.n_variables,
         n_responses=objective.n_responses,
-        shift_invariant=getattr(getattr(objective, "loss", None), "shift_invariant", False),
+        shift_invariant=objective.shift_invariant,
     )
 
 

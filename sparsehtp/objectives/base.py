@@ -57,6 +57,10 @@ class AbstractObjective(eqx.Module):
             """Columns of the matrices that it is a function of."""
 
         @property
+        def shift_invariant(self) -> bool:
+            """Whether one constant for all `n_responses` coefficients of a feature changes no loss."""
+
+        @property
         def target_mean(self) -> Array | None:
             """The mean that was taken off targets, and so off predictions."""
 
@@ -66,6 +70,7 @@ class AbstractObjective(eqx.Module):
 
     else:
         sample_weight = l2 = n = n_variables = n_responses = target_mean = leaf_sizes = None
+        shift_invariant = False
 
     @property
     @abc.abstractmethod

@@ -94,6 +94,10 @@ class MultiResponse(AbstractLossModel):
         return self.loss.n_responses(self.y)
 
     @property
+    def shift_invariant(self) -> bool:
+        return bool(self.loss.shift_invariant)
+
+    @property
     def alike(self) -> int:
         return self.n_responses if self.quadratic else 1
 

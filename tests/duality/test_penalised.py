@@ -530,7 +530,7 @@ def test_a_path_begins_below_the_largest_gain_from_the_best_intercept():
     )
     slope = X.T @ (0.8 - (y > 0)) / 30  # 24 of 30 are above
     largest = np.max(np.maximum(np.abs(slope) - 0.01, 0) ** 2 / (2 * (X.var(axis=0) / 4 + 0.1)))
-    assert 0.99 * largest < path.l0s[0] < largest
+    assert 0.99 * largest < path.l0s[1] < largest < path.l0s[0]
 
 
 def test_the_progress_of_a_path_over_l0_counts_its_rows():

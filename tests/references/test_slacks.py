@@ -209,7 +209,12 @@ SPEED = "how far to iterate, or how long that may take: any number is safe, sinc
 # Every place where rounding is allowed for: what stands there without it and the test that fails then, or why it stays.
 SLACKS = {
     "certificates/dual_bound.py": {'tolerance("gap", dtype)': STATED},
-    "certificates/penalised.py": {'tolerance("swap", dtype)': STATED, 'tolerance("gradient", dtype)': STATED},
+    "certificates/penalised.py": {
+        'tolerance("swap", dtype)': STATED,
+        'tolerance("stationary", dtype)': STATED,
+        "LEAST_CURVATURE = 1e-14": "eigenvalues of columns of norm one are wrong by some eps of the largest",
+        "64 * jnp.finfo(dtype).eps": "a bound is kept to the rounding of a solution's units",
+    },
     "certificates/certificate.py": {
         "EXACTLY, NEARLY =": "singular values between which refits by normal equations cannot say what a column adds",
         "eps = np.finfo(np.result_type(": "an error that is told to the user, and decides nothing",
@@ -245,7 +250,10 @@ SLACKS = {
         "LEAST_SHARE = 1e-9": "what is below it is fitted from the data: more fits, the same answer",
         "100 * np.finfo(q.dtype).eps": "a division by what rounding left of a copy",
     },
-    "certificates/prove.py": {"4 * np.finfo(float).eps * upper": "the two sums that form the limit round, too"},
+    "certificates/prove.py": {
+        "MOST_HIDDEN = 1e-6": STATED,
+        "4 * np.finfo(float).eps * upper": "the two sums that form the limit round, too",
+    },
     "certificates/generalised.py": {
         "NODE = 2e-8": SPEED,
         "ACCURACY = 1e-9": SPEED,
