@@ -59,7 +59,7 @@ def screened(loss, intercept, penalised):
 
         points = best.point.a + jnp.stack([0 * noise, 0.02 * noise, 0.2 * noise])
         found = jax.vmap(lambda a: jax.vmap(lambda u: at(a, u))(uppers))(points)
-        return best.lower, found
+        return best.point.value, found
 
     return cases.jit(run)
 
