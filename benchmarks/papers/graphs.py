@@ -202,6 +202,7 @@ def table4(run: Run) -> Any:
     if data is None:
         raise FileNotFoundError(" ".join(run.notes))
     X, y = data.X.astype(float), data.y
+    compiled: set[tuple[str, int | None]] = set()
 
     def split(copy: int, algorithm: str) -> dict[str, Any]:
         rng = run.rng("split", copy)
@@ -211,15 +212,18 @@ def table4(run: Run) -> Any:
         mean, deviation = X[np.ix_(train, genes)].mean(0), X[np.ix_(train, genes)].std(0)
         Z = (X[:, genes] - mean) / deviation
 
-        def fit() -> Any:
+        def fit() -> tuple[Any, float]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return (_lasso_lda if algorithm == "GLasso" else _lda)(algorithm, Z[train], y[train], run)
+                start = time.process_time()
+                model = (_lasso_lda if algorithm == "GLasso" else _lda)(algorithm, Z[train], y[train], run)
+                return model, time.process_time() - start
 
-        fit()  # compiles
-        start = time.process_time()
-        model = fit()
-        seconds = time.process_time() - start
+        model, seconds = fit()
+        program = algorithm, getattr(model, "k_", None)
+        if program not in compiled:  # that fit paid for compiling
+            compiled.add(program)
+            model, seconds = fit()
         found = model.predict(Z[test])
         positive = y[test] == 1
         return {
