@@ -86,10 +86,10 @@ class Subsets(Flow):
         if options.model == "ordinal":
             return sht.OrdinalModel(X, y.codes, y.categories.size, l2, **shared)
         loss, self.parameter = loss_of(options), options.loss_parameter
-        if isinstance(loss, sht.losses.NegativeBinomial) and self.parameter is None:
-            ones = np.ones(len(y))
-            self.parameter = loss.estimate(y, without_features(y, ones, self.offset), ones)
-            loss = sht.losses.NegativeBinomial(self.parameter)
+        if options.model == "negative-binomial" and self.parameter is None:
+            ones, dispersed = np.ones(len(y)), sht.losses.NegativeBinomial
+            self.parameter = dispersed.estimate(y, without_features(y, ones, self.offset), ones)
+            loss = dispersed(self.parameter)
         return sht.LinearModel(X, y, loss, l2, fit_intercept=options.intercept, **shared)
 
     def work(self) -> None:
