@@ -14,6 +14,7 @@ from ..columns import gather
 from ..duality import Dual
 from ..linalg import either
 from ..objectives import AbstractObjective, LinearModel
+from ..objectives.base import DENSE_HESSIAN_LIMIT
 from ..solvers.cdss import CDSSState, Swap, best_swap, entry_gains, state_at
 from ..thresholds import L0L1L2
 from ..thresholds.base import next_power_of_two
@@ -25,9 +26,10 @@ NOTHING = -1  # for the feature of a move that no feature leaves, or none enters
 
 
 class _Point(NamedTuple):
-    """A point's slope along moves that keep its nonzeros, the curvature there, F without features, and the best move
-    that changes the nonzeros, which gains what `found` says at least and `most` at most."""
+    """The point within its bounds, its value and F without features, its slope along moves that keep its nonzeros and
+    the curvature there, and the best move that changes them, which gains what `found` says at least, `most` at most."""
 
+    within: Float[Array, "d"]
     value: Float[Array, ""]
     value0: Float[Array, ""]
     slope: Float[Array, "m"]
@@ -39,15 +41,16 @@ class _Point(NamedTuple):
 def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Array, "d"], dtype: np.dtype) -> Facts:
     """Value, stationarity and best move of a point in the solver's units, at the tolerance of a dtype."""
     model = check_kind("objective", objective, LinearModel, "sht.LinearModel(X, y)")
-    within = threshold.clip(x)
-    if bool(jnp.any(jnp.abs(x - within) > 64 * jnp.finfo(dtype).eps * jnp.maximum(jnp.abs(x), jnp.abs(within)))):
+    p, here = model.n_coefficients, np.asarray(x)
+    nonzero = np.append(np.flatnonzero(here[:p]), p + np.arange(model.n_free))
+    dense = nonzero.size <= DENSE_HESSIAN_LIMIT
+    count = nonzero.size if dense else 0
+    width = max(next_power_of_two(count), 1)
+    padded: Any = np.pad(nonzero[:count], (0, width - count)).astype(np.int32)
+    mask: Any = np.arange(width) < count
+    point = jax.device_get(_penalised(model, threshold, x, Support(padded, mask)))
+    if np.any(np.abs(here - point.within) > 64 * np.finfo(dtype).eps * np.maximum(np.abs(here), np.abs(point.within))):
         raise ValueError("solution: x violates the threshold's bounds.")
-    p = model.n_coefficients
-    nonzero = np.append(np.flatnonzero(np.asarray(x)[:p]), p + np.arange(model.n_free))
-    width = max(next_power_of_two(nonzero.size), 1)
-    padded: Any = np.pad(nonzero, (0, width - nonzero.size)).astype(np.int32)
-    entries = Support(padded, jnp.arange(width) < nonzero.size)
-    point = jax.device_get(_penalised(model, threshold, x, entries))
     tol, value = tolerance("swap", dtype), float(point.value)
     enough, slack = tol * abs(value), tolerance("stationary", dtype) * (abs(value) + abs(float(point.value0)))
     if not np.isfinite(value):
@@ -55,7 +58,7 @@ def penalised_facts(objective: AbstractObjective, threshold: L0L1L2, x: Float[Ar
     facts = Facts(
         value,
         of_a_penalised_point,
-        stationary=_stationary(point.slope[: nonzero.size], point.curvature[: nonzero.size, : nonzero.size], slack),
+        stationary=_stationary(point.slope[:count], point.curvature[:count, :count], slack) if dense else None,
         tol=tol,
         enough=enough,
     )
@@ -93,7 +96,8 @@ def _penalised(objective: LinearModel, threshold: L0L1L2, x: Float[Array, "d"], 
     found = _best_move(dual, state, None)
     most = found.gain if objective.quadratic else _best_move(dual, state, 0.0).gain
     curvature = objective.restrict(entries).hess(gather(x, entries))
-    return _Point(state.value, null_value(objective), gather(_projected(dual, state), entries), curvature, found, most)
+    slope, within = gather(_projected(dual, state), entries), threshold.clip(x)
+    return _Point(within, state.value, null_value(objective), slope, curvature, found, most)
 
 
 def _projected(dual: Dual, state: CDSSState) -> Float[Array, "d"]:

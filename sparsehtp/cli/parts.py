@@ -168,7 +168,10 @@ class Stream(_OfParts):
         if not options.k.isdecimal():
             raise ValueError("k: where the files are read in every pass it must be a number, for example --k 10.")
         if options.model == "negative-binomial" and options.loss_parameter is None:
-            raise ValueError("loss-parameter: where the files are read in every pass the dispersion must be given.")
+            raise ValueError(
+                "loss-parameter: where the files are read in every pass the dispersion is not estimated; give it, for "
+                "example --loss-parameter 0.5."
+            )
         self.l2, self.loss = DEFAULT_L2 if options.l2 is None else options.l2, loss_of(options)
         self.names = shards.feature_names()
         if self.loss.classification:

@@ -177,11 +177,7 @@ def _read_text(path: Path, max_bytes: int, given: Written, learned: Written, as_
         frame.index = text.lines if len(text.lines) == len(frame) else np.arange(len(frame)) + text.first + 1
         return frame
 
-    frame = read()
-    if named := [j for j, name in enumerate(frame.columns) if name in as_is]:
-        cells = read(named, dtype=str)
-        for i, j in enumerate(named):
-            frame.isetitem(j, cells.iloc[:, i])
+    frame = read(dtype=dict.fromkeys(as_is, str))
     words = [j for j, dtype in enumerate(frame.dtypes) if dtype.kind == "O"]
     for j in words:  # whole numbers of more than 64 bits are objects of Python
         if pd.api.types.infer_dtype(frame.iloc[:, j]) == "integer":

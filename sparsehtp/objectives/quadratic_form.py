@@ -40,7 +40,7 @@ class QuadraticForm(AbstractRestrictable):
         self.A = _floating(A)
         if self.A.ndim == 2 and self.A.shape[0] == self.A.shape[1]:
             _check_symmetric(self.A)
-            self.A = (self.A + self.A.T) / 2  # its gradient is then that of its value
+            self.A = self.A / 2 + self.A.T / 2  # its gradient is then that of its value
         self.b = jnp.asarray(b, self.A.dtype)
         self.constant = jnp.asarray(constant, self.A.dtype)
 

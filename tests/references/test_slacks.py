@@ -213,7 +213,7 @@ SLACKS = {
         'tolerance("swap", dtype)': STATED,
         'tolerance("stationary", dtype)': STATED,
         "LEAST_CURVATURE = 1e-14": "eigenvalues of columns of norm one are wrong by some eps of the largest",
-        "64 * jnp.finfo(dtype).eps": "a bound is kept to the rounding of a solution's units",
+        "64 * np.finfo(dtype).eps": "a bound is kept to the rounding of a solution's units",
     },
     "certificates/certificate.py": {
         "EXACTLY, NEARLY =": "singular values between which refits by normal equations cannot say what a column adds",
