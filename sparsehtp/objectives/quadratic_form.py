@@ -38,6 +38,7 @@ class QuadraticForm(AbstractRestrictable):
 
     def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
         self.A = _floating(A)
+        check_finite("A", self.A)
         if self.A.ndim == 2 and self.A.shape[0] == self.A.shape[1]:
             _check_symmetric(self.A)
             self.A = self.A / 2 + self.A.T / 2  # its gradient is then that of its value
@@ -49,7 +50,7 @@ class QuadraticForm(AbstractRestrictable):
             raise ValueError(f"A: needs a square matrix, got shape {self.A.shape}.")
         if self.b.shape != self.A.shape[:1]:
             raise ValueError(f"b: needs shape ({self.A.shape[0]},) to match A, got {self.b.shape}.")
-        for name in ("A", "b", "constant"):
+        for name in ("b", "constant"):
             check_finite(name, getattr(self, name))
 
     @classmethod
