@@ -1,5 +1,6 @@
 """Information criteria over a path."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,12 +32,15 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
         aic   dev + 2 d                     bic   dev + d ln W
         ebic  dev + d ln W + 2 ln C(p, k)   sic   dev + d ln p ln ln W
 
-    dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for the squared loss
-    dev = W ln(2 F0), the profile likelihood of unknown variance (W c ln(2 F0 / c) of c responses); for `Precision`
-    dev = W L. d is the number of coefficients (pairs) in the support, of softmax one less for every feature that has
-    one for each class, and k the number of chosen units among p; d = k unless units are groups or rows or some are
-    always kept, which count in d only. The dispersion of gamma and Tweedie losses is taken to be one: where it is
-    another, choose by held-out rows.
+    dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for `Precision` dev = W L. Where
+    the scale of a loss is not known it is profiled out: dev = 2 r W c ln(2 (F0 - F*) / c), with c responses, F* the
+    mean loss of the best prediction for every row (0 unless the loss is gamma or Tweedie), r = 1 for the quantile loss
+    and r = 1/2 for the squared, Huber, gamma and Tweedie losses: extended quasi-likelihood, and for the squared loss
+    W ln(2 F0). No units of y decide.
+
+    d is the number of coefficients (pairs) in the support, of softmax one less for every feature that has one for each
+    class, and k the number of chosen units among p; d = k unless units are groups or rows or some are always kept,
+    which count in d only.
 
     Args:
         path: from `solve_path`.
@@ -51,10 +55,12 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
         ValueError: for another name, or a path without samples; if W <= e and there are several k; if a function gives
             NaN, or no finite value.
 
-    A saturated least-squares fit has dev = -infinity and always wins: keep k well below the number of samples. Standard
-    errors and p-values of a model that was selected on the same data are too optimistic.
+    A saturated fit of unknown scale has dev = -infinity and always wins: keep k well below the number of samples.
+    Standard errors and p-values of a model that was selected on the same data are too optimistic. Where the rounding of
+    F0 is worth more than a feature, for gamma targets far from 1 in single precision, a warning says so.
 
-    Source: Akaike (1974); Schwarz (1978); Chen and Chen (2008) with gamma = 1; Zhu et al. (2020) for sic.
+    Source: Nelder and Pregibon (1987) for dev; Akaike (1974); Schwarz (1978); Chen and Chen (2008) with gamma = 1; Zhu
+    et al. (2020) for sic.
     """
     if not callable(name) and name not in NAMES:
         raise ValueError(f"name: must be one of {', '.join(NAMES)}, got {name!r}.")
@@ -77,8 +83,17 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
         )
     loss = path.loss.astype(float)
     with np.errstate(divide="ignore"):
-        c = path.n_responses or 1
-        deviance = W * c * np.log(2 * loss / c) if path.squared else (2 if path.n_variables is None else 1) * W * loss
+        c, r = path.n_responses or 1, path.scale_power
+        known = (2 if path.n_variables is None else 1) * W * loss
+        beyond = np.maximum(loss - path.least, 0)
+        deviance = 2 * r * W * c * np.log(2 * beyond / c) if r else known
+    rounding = np.finfo(path.loss.dtype).eps * abs(path.least)
+    if 2 * r * W * c * rounding > 2 * beyond.min():
+        warnings.warn(
+            f"path: {path.loss.dtype} rounds its losses, which moves a criterion by more than the AIC's price of a "
+            "feature; compute in float64, or divide y by its geometric mean.",
+            stacklevel=2,
+        )
     d = _determined(path)
     log_total = np.log(max(W, np.e))
 

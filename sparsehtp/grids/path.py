@@ -46,7 +46,8 @@ class Path:
         n_kept: number of units that are always kept.
         total_weight: W, the sum of the sample weights (of `CoxModel`: of those with an event); None for an objective
             without samples.
-        squared: True for the squared loss.
+        scale_power: r of a likelihood phi^-r exp(-(l - min l) / phi) of unknown scale phi; 0: phi is 1.
+        least: F0 where every row has the best prediction for it; 0 where r is 0.
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
         n_responses: c, where the coefficients are (p, c); else None.
@@ -67,7 +68,8 @@ class Path:
     n_units: int
     n_kept: int
     total_weight: Any
-    squared: bool
+    scale_power: float
+    least: Any
     key: jax.Array
     n_variables: int | None = None
     n_responses: int | None = None
@@ -246,7 +248,8 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
         total_weight=_total(objective, xp),
-        squared=objective.scorable and objective.quadratic,
+        scale_power=objective.scale_power,
+        least=objective.least_loss(),
         key=grid.key,
         n_variables=objective.n_variables,
         n_responses=objective.n_responses,

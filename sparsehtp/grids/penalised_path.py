@@ -101,7 +101,8 @@ def penalised_path(
         "n_units": model.n_coefficients,
         "n_kept": free,
         "total_weight": float(np.sum(host(model.sample_weight), dtype=float)),
-        "squared": model.quadratic,
+        "scale_power": model.scale_power,
+        "least": model.least_loss(),
         "key": key,
     }
 

@@ -19,6 +19,7 @@ class AbstractRowLoss(eqx.Module):
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
     quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
+    scale_power: ClassVar[float] = 0.0  # r of `information_criterion`; 0: the scale of l is known
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y) for several predictions
 
     @abc.abstractmethod

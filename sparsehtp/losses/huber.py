@@ -20,6 +20,7 @@ class Huber(AbstractQuadraticConjugateLoss):
     delta: Scalar = 1.0
     kinked = True
     location = True
+    scale_power = 0.5
     width = 1.0
 
     def __check_init__(self) -> None:

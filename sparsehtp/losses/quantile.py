@@ -31,6 +31,7 @@ class Quantile(AbstractQuadraticConjugateLoss):
     gamma: Scalar = 0.1
     kinked = True
     location = True
+    scale_power = 1.0
 
     def __check_init__(self) -> None:
         level = self.level

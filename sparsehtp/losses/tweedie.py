@@ -30,6 +30,7 @@ class Tweedie(AbstractLoss):
 
     power: Scalar = 1.5
     smoothness = float("inf")
+    scale_power = 0.5
 
     def __check_init__(self) -> None:
         power = self.power

@@ -133,6 +133,15 @@ class AbstractObjective(eqx.Module):
         return type(self).__name__
 
     @property
+    def scale_power(self) -> float:
+        """r of a likelihood phi^-r exp(-(F0 - its least) / phi) whose scale phi is not known; 0: phi is 1."""
+        return 0.0
+
+    def least_loss(self) -> Scalar:
+        """F0 where every row has the best prediction for it, if `scale_power` is not 0, else 0."""
+        return 0.0
+
+    @property
     def counted(self) -> Counted:
         """The things that every fold must hold some of: rows with a weight, such rows of two classes, or events."""
         return "rows"

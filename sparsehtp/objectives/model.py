@@ -12,11 +12,12 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._programs import program
-from .._types import AnyArray, ArrayLike, DType, HostArray, Support, host, is_concrete, replace
+from .._types import AnyArray, ArrayLike, DType, HostArray, Scalar, Support, host, is_concrete, replace
 from ..columns import Columns, Units, gather, scatter
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractRowLoss
+from ..losses.deviance import least_loss
 from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples, Smoothness
 from .likelihood import AbstractLikelihood, Part, weighed
@@ -343,6 +344,15 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     @property
     def loss_name(self) -> str:
         return type(self.loss).__name__
+
+    @property
+    def scale_power(self) -> float:
+        return self.loss.scale_power
+
+    def least_loss(self) -> Scalar:
+        if self.quadratic or not self.scale_power:
+            return 0.0
+        return least_loss(self.loss, self.y, self.sample_weight)
 
     @property
     def counted(self) -> Counted:
