@@ -69,13 +69,20 @@ def run(name: str, out: Path, options: dict[str, Any], page: Path | None) -> Non
 
 
 def run_again(name: str, out: Path, data: Path | None, page: Path) -> None:
-    """Decide the results kept beside a page again, without computing, and write the page."""
+    """Decide the results kept beside a page again, without computing, and write the page.
+
+    Those whose data are not there stay as they were decided.
+    """
     names = list(EXPERIMENTS) if name == "all" else [name]
     errors = Console(stderr=True)
     with one_sentence(errors, ValueError, OSError):
         for each in names:
             for kept in stored(page, each):
-                again = decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data)
+                try:
+                    again = decide_again(json.loads(kept.read_text(encoding="utf-8")), out, data)
+                except FileNotFoundError as error:
+                    errors.print(f"[bold]{each}[/] stays as it is: {escape(str(error))}", soft_wrap=True)
+                    continue
                 show(Console(), again, out / each)
                 keep(page, out, each, stored_as(again["quick"], again["reading"]))
         write_page(page)

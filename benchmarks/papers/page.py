@@ -208,8 +208,7 @@ def _decided_by(row: Row) -> str:
         texts += [f"parts that hold: {first['parts']}"] if first["parts"] else []
         texts += first["by"]
     if row.need:
-        taken = "an open part would take" if any("undecided" in text for text in texts) else "it would take"
-        texts.append(f"{'why' if row.verdict == WITHDRAWN else taken}: {row.need}")
+        texts.append(f"{'why' if row.verdict == WITHDRAWN else 'it would take'}: {row.need}")
     return "; ".join(texts)
 
 

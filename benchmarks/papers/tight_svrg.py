@@ -200,8 +200,7 @@ def fig5(run: Run) -> Any:
     names = {at: f"step {at[0]:g}, m = {at[1]}" for at in parts}
     run.claim(
         "a",
-        f"with each step, {', '.join(f'{step:g}' for step in run['steps'])}, F falls from quarter to quarter of the "
-        "stages for some m",
+        "with each step F falls from quarter to quarter of the stages for some m",
         all_of(_one_of(falls[step, m] for m in run["ms"]) for step in run["steps"]),
         draws=run["matrices"],
         numbers={

@@ -31,9 +31,11 @@ class Undecided(NamedTuple):
 
     Attributes:
         need: what it would take to decide, as a phrase.
+        times: how many times as many copies, if these would.
     """
 
     need: str
+    times: float = 0.0
 
 
 Decision = bool | Undecided
@@ -207,9 +209,8 @@ def _more_copies(estimate: Estimate, level: float, low: float, high: float) -> U
     away = abs(estimate.value - level)
     reach = (high - estimate.value) if estimate.value < level else (estimate.value - low)
     times = (reach / away) ** 2 if away > 0 else np.inf
-    return Undecided(
-        f"about {np.ceil(times):.0f} times as many copies" if times < 1e4 else "more copies than can be computed"
-    )
+    need = f"about {np.ceil(times):.0f} times as many copies" if times < 1e4 else "more copies than can be computed"
+    return Undecided(need, times)
 
 
 class Parts(NamedTuple):
@@ -236,8 +237,9 @@ class Parts(NamedTuple):
         return self.undecided()
 
     def undecided(self) -> Undecided:
-        """The first part that is."""
-        return next((one for one in self.found if isinstance(one, Undecided)), Undecided("more copies"))
+        """The part that takes the most copies, of several the first."""
+        parts = [one for one in self.found if isinstance(one, Undecided)]
+        return max(parts, key=lambda one: one.times, default=Undecided("more copies"))
 
     def counted(self) -> str:
         """How many parts hold, as text."""

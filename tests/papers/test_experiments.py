@@ -208,6 +208,13 @@ def test_a_stored_result_is_decided_again_without_computing(small, tmp_path, mon
     assert not any(f"**{word}**" in page.read_text() for word in (CONFIRMED, REFUTED))
     assert CliRunner().invoke(app, ["tight-fig1", "--again"]).exit_code == 2
 
+    of_data = (PAGE.parent / "reproduced" / "grahtp-table4-full.json").read_bytes()
+    (page.parent / "reproduced" / "grahtp-table4-full.json").write_bytes(of_data)
+    monkeypatch.delenv("SPARSEHTP_DATA", raising=False)
+    outcome = CliRunner().invoke(app, ["grahtp-table4", "--again", "--page", str(page), "--out", str(tmp_path)])
+    assert outcome.exit_code == 0 and "grahtp-table4 stays as it is: " in outcome.output.replace("\n", " ")
+    assert "the highest Matthews correlation" in page.read_text()
+
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "CLAIMS.md"
 RULE = re.compile(r"\d(%|\.\d| points| times| stages)|10\^|at most \d")  # a number in a rule
