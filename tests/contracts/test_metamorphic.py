@@ -146,7 +146,9 @@ QUICK = ("htp", "foba", "saga_batch", "sdiht", "dual_ascent", "cdss")
 DRAWN = [*cases.STOCHASTIC_SOLVERS, "sdiht"]
 SLOWLY = [*cases.STOCHASTIC_SOLVERS, "iht_constant", "iht_schedule", "iht_heavy_ball", "iht_nesterov"]
 SOLVER_EXCEPTIONS = {
-    **dict.fromkeys(itertools.product(("rows", "aside", "split"), DRAWN), "samples are drawn by their number"),
+    **dict.fromkeys(
+        itertools.product(("rows", "aside", "split"), cases.STOCHASTIC_SOLVERS), "samples are drawn by their number"
+    ),
     **dict.fromkeys(itertools.product(("known", "level"), SLOWLY), "an intercept farther away takes more steps"),
 }
 
