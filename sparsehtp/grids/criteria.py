@@ -1,12 +1,12 @@
 """Information criteria over a path."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, ndtr
 
 from .path import Path
 
@@ -33,10 +33,12 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
         ebic  dev + d ln W + 2 ln C(p, k)   sic   dev + d ln p ln ln W
 
     dev = 2 W F0 with W the sum of the sample weights and F0 the mean loss without l2; for `Precision` dev = W L. Where
-    the scale of a loss is not known it is profiled out: dev = 2 r W c ln(2 (F0 - F*) / c), with c responses, F* the
-    mean loss of the best prediction for every row (0 unless the loss is gamma or Tweedie), r = 1 for the quantile loss
-    and r = 1/2 for the squared, Huber, gamma and Tweedie losses: extended quasi-likelihood, and for the squared loss
-    W ln(2 F0). No units of y decide.
+    the scale of a loss is not known it is estimated, so that no unit of y (with it of delta and gamma) decides:
+
+    - squared, Huber and quantile: dev = 2 W min_phi (F0 / phi + c ln Z(phi)) of c responses, twice the negative log of
+      the density exp(-l / phi) / Z(phi), up to a constant; of the squared loss W c ln(2 F0 / c).
+    - gamma and Tweedie: dev = 2 W F0 / phi, with the dispersion phi = sum_i s_i l_i'^2 / sum_i s_i l_i'' of the fit of
+      the path with the least F0, times W c / (W c - d): let the path reach beyond the k in question.
 
     d is the number of coefficients (pairs) in the support, of softmax one less for every feature that has one for each
     class, and k the number of chosen units among p; d = k unless units are groups or rows or some are always kept,
@@ -56,11 +58,10 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
             NaN, or no finite value.
 
     A saturated fit of unknown scale has dev = -infinity and always wins: keep k well below the number of samples.
-    Standard errors and p-values of a model that was selected on the same data are too optimistic. Where the rounding of
-    F0 is worth more than a feature, for gamma targets far from 1 in single precision, a warning says so.
+    Standard errors and p-values of a model that was selected on the same data are too optimistic.
 
-    Source: Nelder and Pregibon (1987) for dev; Akaike (1974); Schwarz (1978); Chen and Chen (2008) with gamma = 1; Zhu
-    et al. (2020) for sic.
+    Source: McCullagh and Nelder (1989, chapter 9) for phi; Akaike (1974); Schwarz (1978); Chen and Chen (2008) with
+    gamma = 1; Zhu et al. (2020) for sic.
     """
     if not callable(name) and name not in NAMES:
         raise ValueError(f"name: must be one of {', '.join(NAMES)}, got {name!r}.")
@@ -82,18 +83,11 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
             "scale the weights so that they sum to the number of samples."
         )
     loss = path.loss.astype(float)
-    with np.errstate(divide="ignore"):
-        c, r = path.n_responses or 1, path.scale_power
-        known = (2 if path.n_variables is None else 1) * W * loss
-        beyond = np.maximum(loss - path.least, 0)
-        deviance = 2 * r * W * c * np.log(2 * beyond / c) if r else known
-    rounding = np.finfo(path.loss.dtype).eps * abs(path.least)
-    if 2 * r * W * c * rounding > 2 * beyond.min():
-        warnings.warn(
-            f"path: {path.loss.dtype} rounds its losses, which moves a criterion by more than the AIC's price of a "
-            "feature; compute in float64, or divide y by its geometric mean.",
-            stacklevel=2,
-        )
+    c = path.n_responses or 1
+    if path.pieces is None:
+        deviance = (2 if path.n_variables is None else 1) * W * loss / float(path.dispersion)
+    else:
+        deviance = W * c * np.array([_profiled(each / c, *map(float, path.pieces)) for each in loss])
     d = _determined(path)
     log_total = np.log(max(W, np.e))
 
@@ -109,6 +103,25 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
     }
     values = np.where(np.isnan(deviance), np.inf, deviance + penalties[name]())
     return Criterion(values, int(np.argmin(values)))
+
+
+def _profiled(loss: float, a: float, b: float, w: float) -> float:
+    """2 min_phi (loss / phi + ln Z(phi)) - 1 - ln(2 pi), with Z the integral of exp(-l / phi); for the squared loss
+    ln(2 loss).
+
+    As l is convex, and r^2 between slopes -a and b of curvature 1/w and linear elsewhere, phi is from loss to twice it.
+    """
+    if not 0 < loss < np.inf:
+        return -np.inf if loss <= 0 else loss
+
+    def density(log_phi: float) -> float:
+        width = np.sqrt(w) / np.exp(log_phi / 2)
+        middle = (np.log(2 * np.pi * w) + log_phi) / 2 + np.log(ndtr(b * width) - ndtr(-a * width))
+        tails = [log_phi - np.log(slope) - (slope * width) ** 2 / 2 for slope in (a, b) if slope < np.inf]
+        return float(loss / np.exp(log_phi) + np.logaddexp.reduce([middle, *tails]))
+
+    least = minimize_scalar(density, bounds=(np.log(loss), np.log(2 * loss)), options={"xatol": 1e-9}).fun
+    return 2 * least - 1 - np.log(2 * np.pi)
 
 
 def _determined(path: Path) -> Int[np.ndarray, "grid"]:

@@ -46,8 +46,9 @@ class Path:
         n_kept: number of units that are always kept.
         total_weight: W, the sum of the sample weights (of `CoxModel`: of those with an event); None for an objective
             without samples.
-        scale_power: r of a likelihood phi^-r exp(-(l - min l) / phi) of unknown scale phi; 0: phi is 1.
-        least: F0 where every row has the best prediction for it; 0 where r is 0.
+        pieces: (a, b, w) of a loss of eta - y alone with the curvature 1/w between its slopes -a and b, linear
+            elsewhere, whose scale is not known: the squared, Huber and quantile losses; else None.
+        dispersion: of gamma and Tweedie losses, about the fit with the least loss; else 1.
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
         n_responses: c, where the coefficients are (p, c); else None.
@@ -68,8 +69,8 @@ class Path:
     n_units: int
     n_kept: int
     total_weight: Any
-    scale_power: float
-    least: Any
+    pieces: tuple[Any, Any, Any] | None
+    dispersion: Any
     key: jax.Array
     n_variables: int | None = None
     n_responses: int | None = None
@@ -233,7 +234,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     compact: Any = np.ascontiguousarray if xp is np else jnp.asarray
     support = jax.tree.map(lambda a: compact(a[:, :used]), fits.support)
     cut = jax.tree.map(lambda a: compact(a[:, : used * per_unit]), (features, fits.coefficients))
-    return Path(
+    path = Path(
         ks=np.tile(ks, l2s.shape[0]),
         l2s=xp.repeat(l2s, ks.size, axis=0),
         l0s=None,
@@ -248,13 +249,18 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
         total_weight=_total(objective, xp),
-        scale_power=objective.scale_power,
-        least=objective.least_loss(),
+        pieces=objective.pieces,
+        dispersion=1.0,
         key=grid.key,
         n_variables=objective.n_variables,
         n_responses=objective.n_responses,
         shift_invariant=objective.shift_invariant,
     )
+    if not objective.free_dispersion:
+        return path
+    best = xp.argmin(xp.where(xp.isnan(path.loss), xp.inf, path.loss))
+    x, intercept = path.at(int(best))[:2] if xp is np else (path.x[best], path.intercept[best])
+    return dataclasses.replace(path, dispersion=objective.dispersion(objective.to_internal(x, intercept)))
 
 
 def _total(objective: AbstractObjective, xp: Any) -> Any:

@@ -101,8 +101,8 @@ def penalised_path(
         "n_units": model.n_coefficients,
         "n_kept": free,
         "total_weight": float(np.sum(host(model.sample_weight), dtype=float)),
-        "scale_power": model.scale_power,
-        "least": model.least_loss(),
+        "pieces": model.pieces,
+        "dispersion": model.dispersion(min(rows, key=lambda row: row.loss).x),
         "key": key,
     }
 

@@ -19,7 +19,7 @@ class AbstractRowLoss(eqx.Module):
     kinked: ClassVar[bool] = False  # the second derivative can vanish or jump
     location: ClassVar[bool] = False  # l depends on eta - y only
     quadratic: ClassVar[bool] = False  # l(eta, y) = |eta - y|^2 / 2
-    scale_power: ClassVar[float] = 0.0  # r of `information_criterion`; 0: the scale of l is known
+    free_dispersion: ClassVar[bool] = False  # a log-likelihood times an unknown dispersion
     shift_invariant: ClassVar[bool] = False  # l(eta + t 1, y) = l(eta, y) for several predictions
 
     @abc.abstractmethod
@@ -43,6 +43,12 @@ class AbstractRowLoss(eqx.Module):
     def smooth(self) -> bool:
         """False if there is known to be no Lipschitz constant; traced parameters are not looked at."""
         return not is_concrete(self.smoothness) or bool(np.all(np.isfinite(self.smoothness)))
+
+    @property
+    def pieces(self) -> tuple[Scalar, Scalar, Scalar] | None:
+        """(a, b, w) of a loss of eta - y alone that has the curvature 1/w between its slopes -a and b, and is linear
+        elsewhere; None: another loss. The scale of such a loss is not known, see `information_criterion`."""
+        return (np.inf, np.inf, 1.0) if self.quadratic else None
 
     def majorant(self, eta: Array, y: Array) -> Array:
         """A curvature that does not vanish where the slope does not; refits add a part of it where l is flat."""

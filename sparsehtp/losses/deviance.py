@@ -1,4 +1,4 @@
-"""How far a prediction is from the best, under any convex loss, and the share D2 of the deviance that it explains."""
+"""How much better than a constant a prediction is, under any convex loss: the share D2 of the deviance explained."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._programs import program
-from .._types import AnyArray, HostArray, Scalar, host, is_concrete
-from .base import AbstractLoss, AbstractRowLoss
+from .._types import HostArray
+from .base import AbstractLoss
 
 
 def predicted(loss: AbstractLoss, eta: HostArray) -> HostArray:
@@ -18,18 +18,6 @@ def predicted(loss: AbstractLoss, eta: HostArray) -> HostArray:
         return eta
     with jax.enable_x64(eta.dtype == np.float64):
         return np.asarray(_mean(loss, _padded(eta)))[: eta.size]
-
-
-def least_loss(loss: AbstractRowLoss, y: AnyArray, weights: AnyArray) -> Scalar:
-    """The weighted mean of the loss where every row has the best prediction for it; of responses their sum."""
-    if loss.location:  # the same for all
-        y, weights = y[:1], weights[:1]
-    if not is_concrete(loss, y, weights):
-        return jnp.average(_totals(_least(loss, y.ravel()), y), weights=weights)
-    y, weights = (host(a).astype(np.float64) for a in (y, weights))
-    with jax.enable_x64(True):
-        each = np.asarray(_least(loss, _padded(y.ravel())))[: y.size]
-    return np.average(_totals(each, y)[weights > 0], weights=weights[weights > 0])
 
 
 def d2_score(loss: AbstractLoss, eta: HostArray, y: HostArray, weights: HostArray) -> float:
@@ -87,20 +75,11 @@ def _values(
     def values(ends: tuple[Array, Array]) -> list[Array]:
         return [loss.value(jnp.broadcast_to(end, y.shape), y) for end in ends]
 
+    saturated = jnp.fmin(*values(_bracket(lambda t: loss.derivative(t, y), -jnp.ones_like(y))))
     low, high = values(
         _bracket(lambda t: total(loss.derivative(jnp.broadcast_to(t, y.shape), y)), -jnp.ones((), y.dtype))
     )
-    return loss.value(eta, y), jnp.where(total(low) <= total(high), low, high), _least(loss, y)
-
-
-@program
-def _least(loss: AbstractRowLoss, y: Float[Array, "n"]) -> Float[Array, "n"]:
-    low, high = _bracket(lambda t: loss.derivative(t, y), -jnp.ones_like(y))
-    return jnp.fmin(loss.value(low, y), loss.value(high, y))
-
-
-def _totals(each: AnyArray, y: AnyArray) -> AnyArray:
-    return each if y.ndim == 1 else each.reshape(y.shape).sum(1)
+    return loss.value(eta, y), jnp.where(total(low) <= total(high), low, high), saturated
 
 
 def _bracket(derivative: Callable[[Array], Array], start: Array) -> tuple[Array, Array]:

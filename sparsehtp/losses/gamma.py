@@ -18,7 +18,7 @@ class Gamma(AbstractConjugateLoss):
     """
 
     smoothness = float("inf")
-    scale_power = 0.5
+    free_dispersion = True
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         return y * jnp.exp(-eta) + eta

@@ -20,11 +20,14 @@ class Huber(AbstractQuadraticConjugateLoss):
     delta: Scalar = 1.0
     kinked = True
     location = True
-    scale_power = 0.5
     width = 1.0
 
     def __check_init__(self) -> None:
         positive("delta", self.delta)
+
+    @property
+    def pieces(self) -> tuple[Scalar, Scalar, Scalar]:
+        return self.delta, self.delta, 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         r = eta - y

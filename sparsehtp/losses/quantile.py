@@ -31,13 +31,16 @@ class Quantile(AbstractQuadraticConjugateLoss):
     gamma: Scalar = 0.1
     kinked = True
     location = True
-    scale_power = 1.0
 
     def __check_init__(self) -> None:
         level = self.level
         if is_concrete(level) and not (np.ndim(level) == 0 and 0 < level < 1):
             raise ValueError(f"level: must be a number between 0 and 1, got {level}.")
         positive("gamma", self.gamma)
+
+    @property
+    def pieces(self) -> tuple[Scalar, Scalar, Scalar]:
+        return self.level, 1 - self.level, self.gamma
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
         a = self.derivative(eta, y)

@@ -11,7 +11,6 @@ class Squared(AbstractQuadraticConjugateLoss):
 
     location = True
     quadratic = True
-    scale_power = 0.5
     width = 1.0
 
     def value(self, eta: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -30,7 +30,7 @@ class Tweedie(AbstractLoss):
 
     power: Scalar = 1.5
     smoothness = float("inf")
-    scale_power = 0.5
+    free_dispersion = True
 
     def __check_init__(self) -> None:
         power = self.power
@@ -67,9 +67,9 @@ class Tweedie(AbstractLoss):
 
 
 def _finite(x: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """x, but at most about the largest of which the exponential is finite where that is multiplied by a target y = 0,
-    so that it makes it zero, with a derivative in y."""
-    return jnp.where(y == 0, jnp.minimum(x, 0.69 * jnp.finfo(x.dtype).maxexp), x)
+    """x, but where its exponential, over a rate, is multiplied by a target y = 0 small enough for that to be finite: the
+    product is zero then, with a derivative in y."""
+    return jnp.where(y == 0, jnp.minimum(x, 0.3 * jnp.finfo(x.dtype).maxexp), x)
 
 
 def _integral(

@@ -133,13 +133,18 @@ class AbstractObjective(eqx.Module):
         return type(self).__name__
 
     @property
-    def scale_power(self) -> float:
-        """r of a likelihood phi^-r exp(-(F0 - its least) / phi) whose scale phi is not known; 0: phi is 1."""
-        return 0.0
+    def pieces(self) -> tuple[Scalar, Scalar, Scalar] | None:
+        """Those of its loss, see `AbstractRowLoss`."""
+        return None
 
-    def least_loss(self) -> Scalar:
-        """F0 where every row has the best prediction for it, if `scale_power` is not 0, else 0."""
-        return 0.0
+    @property
+    def free_dispersion(self) -> bool:
+        """True if its likelihood has an unknown dispersion."""
+        return False
+
+    def dispersion(self, x: Float[Array, "d"]) -> Scalar:
+        """The dispersion of samples about a fit x; 1 where it is known."""
+        return 1.0
 
     @property
     def counted(self) -> Counted:

@@ -17,7 +17,6 @@ from ..columns import Columns, Units, gather, scatter
 from ..designs import AbstractDesign
 from ..linalg import dot, largest_eigenvalue, random_start
 from ..losses import AbstractRowLoss
-from ..losses.deviance import least_loss
 from .base import AbstractRefittable, AbstractRestricted, Counted
 from .finite_sum import AbstractFiniteSum, AbstractSamples, Smoothness
 from .likelihood import AbstractLikelihood, Part, weighed
@@ -346,13 +345,16 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
         return type(self.loss).__name__
 
     @property
-    def scale_power(self) -> float:
-        return self.loss.scale_power
+    def pieces(self) -> tuple[Scalar, Scalar, Scalar] | None:
+        return self.loss.pieces
 
-    def least_loss(self) -> Scalar:
-        if self.quadratic or not self.scale_power:
-            return 0.0
-        return least_loss(self.loss, self.y, self.sample_weight)
+    @property
+    def free_dispersion(self) -> bool:
+        return self.loss.free_dispersion
+
+    def dispersion(self, x: Float[Array, "d"]) -> Scalar:
+        """sum_i s_i l_i'^2 / sum_i s_i l_i'', times W / (W - d), in the manner of Pearson; W counts targets."""
+        return _dispersion(self, x) if self.free_dispersion else 1.0
 
     @property
     def counted(self) -> Counted:
@@ -387,6 +389,18 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
 
     def sample_smoothness(self) -> Float[Array, ""]:
         return self.loss.smoothness * jnp.max(self.columns.row_sizes()) + jnp.max(self.columns.ridge())
+
+
+@program
+def _dispersion(model: AbstractLossModel, x: Float[Array, "d"]) -> Float[Array, ""]:
+    eta = model.forward(x)
+    weights = model.sample_weight
+    slopes, curvatures = model.loss.derivative(eta, model.y), model.loss.curvature(eta, model.y)[0]
+    known = jnp.count_nonzero(x[: model.n_coefficients]) + model.n_free
+    total = jnp.sum(weights) * eta.size / weights.size
+    found = jnp.sum(weighed(weights, slopes**2)) / jnp.sum(weighed(weights, curvatures))
+    found = found * total / jnp.maximum(total - known, 1)
+    return jnp.where(jnp.isfinite(found) & (found > 0), found, 1)
 
 
 class ModelSamples(AbstractSamples):

@@ -1,5 +1,7 @@
 """Every loss: the laws of `sparsehtp.testing`, and the table of formulas."""
 
+import contextlib
+
 import cases
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +27,19 @@ def test_value_is_the_one_in_the_table(loss):
 @pytest.mark.parametrize("loss", [*cases.LOSSES.values(), *cases.VECTOR_LOSSES.values()], ids=repr)
 def test_laws(loss):
     check_loss(loss)
+
+
+@LOSSES
+def test_no_prediction_is_too_far(loss):
+    """In single precision, of targets of zero too: infinite at most."""
+    y = loss.draw_targets(ETA, rng)
+    least = np.where(np.arange(y.size) == 0, 0.0, y)
+    with contextlib.suppress(ValueError):
+        loss.check_targets(least)
+        y = least
+    for eta in np.outer([1, -1], [88, 89, 200, 1e3, 1e10]).ravel().astype(np.float32):
+        for function in (loss.value, loss.derivative, loss.second_derivative):
+            assert not np.isnan(function(jnp.full(y.size, eta), y.astype(np.float32))).any(), (eta, function)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -59,8 +59,8 @@ def make_path(p, k_max, l2s=L2S):
         n_units=p,
         n_kept=0,
         total_weight=100.0,
-        scale_power=0.5,
-        least=0.0,
+        pieces=(np.inf, np.inf, 1.0),
+        dispersion=1.0,
         key=jax.random.key(0),
     )
 
