@@ -67,8 +67,8 @@ class Tweedie(AbstractLoss):
 
 
 def _finite(x: Float[Array, "*n"], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """x, but where its exponential, over a rate, is multiplied by a target y = 0 small enough for that to be finite: the
-    product is zero then, with a derivative in y."""
+    """x, but where its exponential, over a rate, is multiplied by a target y = 0 small enough for that to be finite:
+    the product is zero then, with a derivative in y."""
     return jnp.where(y == 0, jnp.minimum(x, 0.3 * jnp.finfo(x.dtype).maxexp), x)
 
 
