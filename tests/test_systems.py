@@ -138,6 +138,15 @@ def test_a_file_that_is_open_elsewhere_is_not_replaced(monkeypatch, tmp_path):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"result.json": "old", "state.npz": "old"}
 
 
+def test_what_is_renamed_is_on_the_disk(monkeypatch, tmp_path):
+    """All that was written is handed to the system before it is told to keep it, and kept before the name is taken."""
+    steps, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: steps.append(os.fstat(file).st_size))
+    monkeypatch.setattr(os, "replace", lambda *names: steps.append("named") or replace(*names))
+    io.write_whole(tmp_path / "state.npz", lambda file: file.write(b"new"))
+    assert steps == [3, "named"] and (tmp_path / "state.npz").read_bytes() == b"new"
+
+
 def test_a_disk_that_cannot_be_mapped(monkeypatch, tmp_path):
     def fail(*_, **__):
         raise OSError(19, "No such device")
