@@ -37,8 +37,9 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
 
     - squared, Huber and quantile: dev = 2 W min_phi (F0 / phi + c ln Z(phi)) of c responses, twice the negative log of
       the density exp(-l / phi) / Z(phi), up to a constant; of the squared loss W c ln(2 F0 / c).
-    - gamma and Tweedie: dev = 2 W F0 / phi, with the dispersion phi = sum_i s_i l_i'^2 / sum_i s_i l_i'' of the fit of
-      the path with the least F0, times W c / (W c - d): let the path reach beyond the k in question.
+    - gamma and Tweedie: dev = 2 W times the integral of dF / phi(F) from the least F0 of the path on, with the
+      dispersion phi = sum_i s_i l_i'^2 / sum_i s_i l_i'' about each fit, and linear in F between them; of the squared
+      loss that were W ln(2 F0) too.
 
     d is the number of coefficients (pairs) in the support, of softmax one less for every feature that has one for each
     class, and k the number of chosen units among p; d = k unless units are groups or rows or some are always kept,
@@ -84,10 +85,12 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
         )
     loss = path.loss.astype(float)
     c = path.n_responses or 1
-    if path.pieces is None:
-        deviance = (2 if path.n_variables is None else 1) * W * loss / float(path.dispersion)
+    if path.pieces is not None:
+        deviance = W * c * np.array([_profiled(each / c, *path.pieces) for each in loss])
+    elif path.more_loss is not None and path.dispersion is not None:
+        deviance = 2 * W * _integrated(path.more_loss, path.dispersion)
     else:
-        deviance = W * c * np.array([_profiled(each / c, *map(float, path.pieces)) for each in loss])
+        deviance = (2 if path.n_variables is None else 1) * W * loss
     d = _determined(path)
     log_total = np.log(max(W, np.e))
 
@@ -105,6 +108,18 @@ def information_criterion(path: Path, name: Rule = "ebic") -> Criterion:
     return Criterion(values, int(np.argmin(values)))
 
 
+def _integrated(loss: Float[np.ndarray, "grid"], phi: Float[np.ndarray, "grid"]) -> Float[np.ndarray, "grid"]:
+    """The integral of dF / phi(F) from the least loss to each, with phi linear between them; NaN sorts last."""
+    order = np.argsort(loss)
+    rise, low, high = np.diff(loss[order]), phi[order][:-1], phi[order][1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(low == high, low, (high - low) / np.log(high / low))  # the logarithmic one
+        parts = np.where(rise == 0, 0, rise / mean)
+    found = np.empty_like(loss)
+    found[order] = np.append(0, np.cumsum(parts))
+    return found
+
+
 def _profiled(loss: float, a: float, b: float, w: float) -> float:
     """2 min_phi (loss / phi + ln Z(phi)) - 1 - ln(2 pi), with Z the integral of exp(-l / phi); for the squared loss
     ln(2 loss).
@@ -114,13 +129,14 @@ def _profiled(loss: float, a: float, b: float, w: float) -> float:
     if not 0 < loss < np.inf:
         return -np.inf if loss <= 0 else loss
 
+    @np.errstate(all="ignore")
     def density(log_phi: float) -> float:
         width = np.sqrt(w) / np.exp(log_phi / 2)
         middle = (np.log(2 * np.pi * w) + log_phi) / 2 + np.log(ndtr(b * width) - ndtr(-a * width))
         tails = [log_phi - np.log(slope) - (slope * width) ** 2 / 2 for slope in (a, b) if slope < np.inf]
         return float(loss / np.exp(log_phi) + np.logaddexp.reduce([middle, *tails]))
 
-    least = minimize_scalar(density, bounds=(np.log(loss), np.log(2 * loss)), options={"xatol": 1e-9}).fun
+    least = minimize_scalar(density, bounds=(np.log(loss), np.log(loss) + np.log(2)), options={"xatol": 1e-9}).fun
     return 2 * least - 1 - np.log(2 * np.pi)
 
 

@@ -21,7 +21,7 @@ from ..objectives import AbstractObjective
 from ..solvers import AbstractSolver
 from ..thresholds import AbstractThreshold
 from . import grid as _grid
-from .penalised_path import over_l0, penalised_path
+from .penalised_path import over_l0, penalised_path, spreads
 from .traced_path import traced_dense, traced_fits
 
 
@@ -48,7 +48,9 @@ class Path:
             without samples.
         pieces: (a, b, w) of a loss of eta - y alone with the curvature 1/w between its slopes -a and b, linear
             elsewhere, whose scale is not known: the squared, Huber and quantile losses; else None.
-        dispersion: of gamma and Tweedie losses, about the fit with the least loss; else 1.
+        more_loss: (grid,) for gamma and Tweedie losses what the loss is above the least of the path, to its own digits;
+            else, and inside `jax.jit`, None.
+        dispersion: (grid,) for these losses that of the samples about each fit.
         key: the PRNG key of the fits.
         n_variables: order of the matrices, where units are pairs of variables; else None.
         n_responses: c, where the coefficients are (p, c); else None.
@@ -70,7 +72,8 @@ class Path:
     n_kept: int
     total_weight: Any
     pieces: tuple[Any, Any, Any] | None
-    dispersion: Any
+    more_loss: Float[np.ndarray, "grid"] | None
+    dispersion: Float[np.ndarray, "grid"] | None
     key: jax.Array
     n_variables: int | None = None
     n_responses: int | None = None
@@ -249,18 +252,19 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
         n_units=_grid.n_units(objective, grid.threshold),
         n_kept=n_kept,
         total_weight=_total(objective, xp),
-        pieces=objective.pieces,
-        dispersion=1.0,
+        pieces=jax.tree.map(float, objective.pieces) if xp is np else objective.pieces,
+        more_loss=None,
+        dispersion=None,
         key=grid.key,
         n_variables=objective.n_variables,
         n_responses=objective.n_responses,
         shift_invariant=objective.shift_invariant,
     )
-    if not objective.free_dispersion:
+    if xp is jnp or not objective.free_dispersion:
         return path
-    best = xp.argmin(xp.where(xp.isnan(path.loss), xp.inf, path.loss))
-    x, intercept = path.at(int(best))[:2] if xp is np else (path.x[best], path.intercept[best])
-    return dataclasses.replace(path, dispersion=objective.dispersion(objective.to_internal(x, intercept)))
+    points = [objective.to_internal(*path.at(i)[:2]) for i in range(len(path))]
+    more_loss, dispersion = spreads(objective, points, path.loss)
+    return dataclasses.replace(path, more_loss=more_loss, dispersion=dispersion)
 
 
 def _total(objective: AbstractObjective, xp: Any) -> Any:

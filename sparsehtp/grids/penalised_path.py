@@ -96,15 +96,28 @@ def penalised_path(
             else:
                 found = chain.exchanged(found)
             rows += found
-    return _fields(rows) | {
+    fields, more_loss, dispersion = _fields(rows), None, None
+    if model.free_dispersion:
+        more_loss, dispersion = spreads(model, [row.x for row in rows], fields["loss"])
+    return fields | {
         "n_features": model.n_coefficients,
         "n_units": model.n_coefficients,
         "n_kept": free,
         "total_weight": float(np.sum(host(model.sample_weight), dtype=float)),
-        "pieces": model.pieces,
-        "dispersion": model.dispersion(min(rows, key=lambda row: row.loss).x),
+        "pieces": jax.tree.map(float, model.pieces),
+        "more_loss": more_loss,
+        "dispersion": dispersion,
         "key": key,
     }
+
+
+def spreads(
+    objective: AbstractObjective, points: list[Float[Array, "d"]], loss: Float[np.ndarray, "grid"]
+) -> tuple[Float[np.ndarray, "grid"], Float[np.ndarray, "grid"]]:
+    """What the loss of every point is above the least of them, and the dispersion about it."""
+    best = points[int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))]
+    more_loss, dispersion = zip(*(objective.excess(x, best) for x in points), strict=True)
+    return np.asarray(more_loss, float), np.asarray(dispersion, float)
 
 
 def penalised_scores(

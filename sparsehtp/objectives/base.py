@@ -142,9 +142,9 @@ class AbstractObjective(eqx.Module):
         """True if its likelihood has an unknown dispersion."""
         return False
 
-    def dispersion(self, x: Float[Array, "d"]) -> Scalar:
-        """The dispersion of samples about a fit x; 1 where it is known."""
-        return 1.0
+    def excess(self, x: Float[Array, "d"], other: Float[Array, "d"]) -> tuple[Scalar, Scalar]:
+        """F0 at x less that at another point, to the digits of their difference, and the dispersion about x."""
+        raise NotImplementedError
 
     @property
     def counted(self) -> Counted:

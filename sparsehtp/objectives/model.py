@@ -352,9 +352,9 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
     def free_dispersion(self) -> bool:
         return self.loss.free_dispersion
 
-    def dispersion(self, x: Float[Array, "d"]) -> Scalar:
-        """sum_i s_i l_i'^2 / sum_i s_i l_i'', times W / (W - d), in the manner of Pearson; W counts targets."""
-        return _dispersion(self, x) if self.free_dispersion else 1.0
+    def excess(self, x: Float[Array, "d"], other: Float[Array, "d"]) -> tuple[Scalar, Scalar]:
+        """With the dispersion sum_i s_i l_i'^2 / sum_i s_i l_i'', in the manner of Pearson."""
+        return _excess(self, x, other)
 
     @property
     def counted(self) -> Counted:
@@ -392,15 +392,15 @@ class AbstractLossModel(AbstractModel, AbstractFiniteSum):
 
 
 @program
-def _dispersion(model: AbstractLossModel, x: Float[Array, "d"]) -> Float[Array, ""]:
-    eta = model.forward(x)
-    weights = model.sample_weight
-    slopes, curvatures = model.loss.derivative(eta, model.y), model.loss.curvature(eta, model.y)[0]
-    known = jnp.count_nonzero(x[: model.n_coefficients]) + model.n_free
-    total = jnp.sum(weights) * eta.size / weights.size
-    found = jnp.sum(weighed(weights, slopes**2)) / jnp.sum(weighed(weights, curvatures))
-    found = found * total / jnp.maximum(total - known, 1)
-    return jnp.where(jnp.isfinite(found) & (found > 0), found, 1)
+def _excess(
+    model: AbstractLossModel, x: Float[Array, "d"], other: Float[Array, "d"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    loss, y, eta = model.loss, model.y, model.forward(x)
+    each = loss.value(eta, y) - loss.value(model.forward(other), y)
+    ratio = jnp.sum(weighed(model.sample_weight, loss.derivative(eta, y) ** 2))
+    ratio = ratio / jnp.sum(weighed(model.sample_weight, loss.curvature(eta, y)[0]))
+    more = jnp.sum(weighed(model.sample_weight, each)) / jnp.sum(model.sample_weight)
+    return more, jnp.where(jnp.isfinite(ratio), ratio, 1)
 
 
 class ModelSamples(AbstractSamples):

@@ -3,11 +3,10 @@
 import math
 
 import cases
-import jax
 import numpy as np
 import pytest
 import screening
-from scipy import optimize
+from scipy import integrate, optimize
 
 import sparsehtp as sht
 from sparsehtp._types import replace
@@ -98,7 +97,8 @@ def test_a_scale_is_that_of_the_density_of_the_loss(name, x64):
 
 
 @pytest.mark.parametrize("name", ["gamma", "tweedie", "tweedie_1", "tweedie_2"])
-def test_a_dispersion_is_that_of_the_largest_fit(name, x64):
+def test_a_dispersion_is_that_of_the_fits(name, x64):
+    """Integrals over three fits; with all targets twice the dispersion is the same."""
     loss, rng = cases.LOSSES[name], np.random.default_rng(1)
     X, weights = rng.standard_normal((60, 8)), np.where(np.arange(60) < 20, 2.0, 0.5)
     weights[0] = 0
@@ -108,32 +108,44 @@ def test_a_dispersion_is_that_of_the_largest_fit(name, x64):
         model = sht.LinearModel(X, y, loss, sample_weight=weights, fit_intercept=True)
         return sht.solve_path(model, ks=[0, 3, 1], solver=sht.solvers.HTP())
 
-    found = path(weights)
-    eta, q = found.predict(X)[1], {"tweedie": 1.5, "tweedie_1": 1}.get(name, 2)
-    mean = np.exp(eta)
+    found, q = path(weights), {"tweedie": 1.5, "tweedie_1": 1}.get(name, 2)
+    mean = np.exp(found.predict(X))
     curvatures = mean ** (2 - q) + (q - 1) * (y - mean) * mean ** (1 - q)
-    pearson = np.sum(weights * ((y - mean) * mean ** (1 - q)) ** 2) / np.sum(weights * curvatures)
-    dispersion = pearson * weights.sum() / (weights.sum() - 4)
-    expected = 2 * weights.sum() * found.loss / dispersion + found.ks * np.log(weights.sum())
+    phi = np.sum(weights * ((y - mean) * mean ** (1 - q)) ** 2, 1) / np.sum(weights * curvatures, 1)
+    np.testing.assert_allclose(found.dispersion, phi, rtol=1e-8)
+
+    def between(i, j):
+        def integrand(loss):
+            return 1 / np.interp(loss, found.loss[[j, i]], phi[[j, i]])
+
+        return integrate.quad(integrand, found.loss[j], found.loss[i], epsabs=0, epsrel=1e-10)[0]
+
+    deviance = 2 * weights.sum() * np.array([between(0, 2) + between(2, 1), 0, between(2, 1)])
+    expected = deviance + found.ks * np.log(weights.sum())
     np.testing.assert_allclose(sht.information_criterion(found, "bic").values, expected, rtol=1e-6)
-    if name == "tweedie":
-        traced = jax.jit(lambda weights: path(weights).dispersion)(weights)
-        np.testing.assert_allclose(traced, dispersion, rtol=1e-6)
     both = sht.MultiResponse(X, np.stack([y, y], 1), loss, sample_weight=weights, fit_intercept=True)
     rows = sht.solve_path(both, ks=[3], threshold=sht.RowSparsity(0), solver=sht.solvers.HTP())
-    np.testing.assert_allclose(rows.dispersion, dispersion, rtol=1e-5)  # twice the targets, and the coefficients
+    np.testing.assert_allclose(rows.dispersion, phi[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("zeros", [0.0, 0.9])
-def test_of_noise_nothing_is_chosen(zeros):
-    """Whatever the dispersion is, and where most targets are zero: a criterion of dispersion one would take many."""
-    rng, chosen, loss = np.random.default_rng(0), [], sht.losses.Tweedie()
+NOISE = {  # loss, shape of the gamma targets, share of zeros, rows, columns, criterion
+    "many zeros": (sht.losses.Tweedie(), 0.5, 0.9, 600, 8, "bic"),
+    "little noise": (sht.losses.Gamma(), 5000, 0.0, 600, 8, "bic"),  # where F0 has no digits left in single precision
+    "more columns than rows": (sht.losses.Gamma(), 2, 0.0, 60, 200, "ebic"),
+}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_of_noise_nothing_is_chosen(name):
+    """Whatever the dispersion and the unit of y are, and however far the path goes."""
+    loss, shape, zeros, n, p, criterion = NOISE[name]
+    rng, chosen = np.random.default_rng(0), []
     for _ in range(8):
-        X = rng.standard_normal((600, 8)).astype(np.float32)
-        y = 1000 * rng.gamma(0.5, 2, 600) * (rng.uniform(size=600) >= zeros)
+        X = rng.standard_normal((n, p)).astype(np.float32)
+        y = 1e6 * rng.gamma(shape, 1 / shape, n) * (rng.uniform(size=n) >= zeros)
         model = sht.LinearModel(X, y.astype(np.float32), loss, fit_intercept=True)
-        path = sht.solve_path(model, ks=range(5), solver=sht.solvers.HTP())
-        chosen.append(path.ks[sht.information_criterion(path, "bic").best])
+        path = sht.solve_path(model, ks=range(9), solver=sht.solvers.ForwardSelection())
+        chosen.append(path.ks[sht.information_criterion(path, criterion).best])
     assert np.mean(chosen) < 0.5, chosen
 
 

@@ -60,7 +60,8 @@ def make_path(p, k_max, l2s=L2S):
         n_kept=0,
         total_weight=100.0,
         pieces=(np.inf, np.inf, 1.0),
-        dispersion=1.0,
+        more_loss=None,
+        dispersion=None,
         key=jax.random.key(0),
     )
 
