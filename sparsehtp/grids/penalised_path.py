@@ -114,7 +114,7 @@ def penalised_path(
 def spreads(
     objective: AbstractObjective, points: list[Float[Array, "d"]], loss: Float[np.ndarray, "grid"]
 ) -> tuple[Float[np.ndarray, "grid"], Float[np.ndarray, "grid"]]:
-    """What the loss of every point is above the least of them, and the dispersion about it."""
+    """By how much the loss of every point is above the least of them, and the dispersion about it."""
     best = points[int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))]
     more_loss, dispersion = zip(*(objective.excess(x, best) for x in points), strict=True)
     return np.asarray(more_loss, float), np.asarray(dispersion, float)
