@@ -262,8 +262,7 @@ def path_of(grid: _grid.Grid, fits: _grid.Fits, ks: np.ndarray) -> Path:
     )
     if xp is jnp or not objective.free_dispersion:
         return path
-    points = [objective.to_internal(*path.at(i)[:2]) for i in range(len(path))]
-    more_loss, dispersion = spreads(objective, points, path.loss)
+    more_loss, dispersion = spreads(objective, lambda i: objective.to_internal(*path.at(i)[:2]), path.loss)
     return dataclasses.replace(path, more_loss=more_loss, dispersion=dispersion)
 
 

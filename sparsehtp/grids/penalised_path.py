@@ -1,6 +1,6 @@
 """Fits over a grid of l0, each from the one before."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -98,7 +98,7 @@ def penalised_path(
             rows += found
     fields, more_loss, dispersion = _fields(rows), None, None
     if model.free_dispersion:
-        more_loss, dispersion = spreads(model, [row.x for row in rows], fields["loss"])
+        more_loss, dispersion = spreads(model, lambda i: rows[i].x, fields["loss"])
     return fields | {
         "n_features": model.n_coefficients,
         "n_units": model.n_coefficients,
@@ -112,11 +112,11 @@ def penalised_path(
 
 
 def spreads(
-    objective: AbstractObjective, points: list[Float[Array, "d"]], loss: Float[np.ndarray, "grid"]
+    objective: AbstractObjective, point: Callable[[int], Float[Array, "d"]], loss: Float[np.ndarray, "grid"]
 ) -> tuple[Float[np.ndarray, "grid"], Float[np.ndarray, "grid"]]:
     """By how much the loss of every point is above the least of them, and the dispersion about it."""
-    best = points[int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))]
-    more_loss, dispersion = zip(*(objective.excess(x, best) for x in points), strict=True)
+    best = point(int(np.argmin(np.where(np.isnan(loss), np.inf, loss))))
+    more_loss, dispersion = zip(*(objective.excess(point(i), best) for i in range(len(loss))), strict=True)
     return np.asarray(more_loss, float), np.asarray(dispersion, float)
 
 
