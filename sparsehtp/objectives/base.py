@@ -144,7 +144,7 @@ class AbstractObjective(eqx.Module):
 
     def excess(self, x: Float[Array, "d"], other: Float[Array, "d"]) -> tuple[Scalar, Scalar]:
         """F0 at x less that at another point, to the digits of their difference, and the dispersion about x."""
-        raise NotImplementedError
+        raise NotImplementedError(f"objective: the dispersion of {type(self).__name__} is known.")
 
     @property
     def counted(self) -> Counted:
