@@ -14,6 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._programs import program
 
+SYMMETRY = 1e-5  # of the largest entry
+
 ArrayLike: TypeAlias = npt.ArrayLike  # what a user passes
 TableLike: TypeAlias = Any  # arrays, sparse matrices and data frames; the last two have no types
 DType: TypeAlias = np.dtype[Any]
@@ -218,6 +220,21 @@ def check_collected(name: str, value: Any) -> None:
     """ValueError for a query of polars that has not run."""
     if type(value).__name__ == "LazyFrame":
         raise ValueError(f"{name}: a LazyFrame holds no rows yet; pass its .collect().")
+
+
+def floating(value: ArrayLike) -> Array:
+    """An array of floating numbers, in the dtype of those that are."""
+    array = jnp.asarray(value)
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+
+
+def check_symmetric(name: str, value: AnyArray) -> None:
+    """ValueError for a concrete, finite, square matrix that is not symmetric, but for rounding."""
+    if not is_concrete(value) or not value.size:
+        return
+    a = np.asarray(value)
+    if np.abs(a - a.T).max() > SYMMETRY * np.abs(a).max():
+        raise ValueError(f"{name}: is not symmetric; pass ({name} + {name}.T) / 2 if that is what is meant.")
 
 
 def replace(module: T, **fields: Any) -> T:

@@ -11,7 +11,18 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from .._programs import program
 from .._tolerances import tolerance
-from .._types import AnyArray, ArrayLike, DType, Support, TableLike, check_finite, is_concrete, replace
+from .._types import (
+    AnyArray,
+    ArrayLike,
+    DType,
+    Support,
+    TableLike,
+    check_finite,
+    check_symmetric,
+    floating,
+    is_concrete,
+    replace,
+)
 from ..linalg import Factor, Interval, dot, factorise, shrunk, smallest_and_largest
 from ..thresholds.offdiagonal import OffDiagonal
 from .base import AbstractScored
@@ -22,7 +33,6 @@ RULES = ("valid", "lu")
 DEBIASERS = ("newton", "admm")
 LEAST_VARIANCE = 1e-8  # within classes, of a variable that separates them without error, over that between them
 MOST_SHRINKAGE = 0.9  # of the rule: some of the data's correlations stay
-SYMMETRY = 1e-5  # relative
 
 
 class Precision(AbstractScored):
@@ -93,8 +103,7 @@ class Precision(AbstractScored):
         debias: str = "newton",
         shrinkage: ArrayLike = 0.0,
     ) -> None:
-        S = jnp.asarray(S)
-        S = S if jnp.issubdtype(S.dtype, jnp.floating) else S.astype(float)
+        S = floating(S)
         _check_matrix(S)
         check_finite("n", n)
         if is_concrete(n) and not np.all(np.asarray(n) >= 2):
@@ -144,8 +153,7 @@ class Precision(AbstractScored):
         Raises:
             ValueError: for misshapen or nonfinite data or weights, and as in the class.
         """
-        X = jnp.asarray(X)
-        X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
+        X = floating(X)
         if X.ndim != 2:
             raise ValueError(f"X: needs two dimensions, samples and variables, got shape {X.shape}.")
         s = jnp.ones(X.shape[0], X.dtype) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
@@ -377,9 +385,7 @@ def _check_matrix(S: AnyArray) -> None:
         return
     S = np.asarray(S)
     check_finite("S", S, remedy="remove or impute them in the data first")
-    largest = np.abs(S).max()
-    if np.abs(S - S.T).max() > SYMMETRY * largest:
-        raise ValueError("S: is not symmetric; pass (S + S.T) / 2 if that is what is meant.")
+    check_symmetric("S", S)
     constant = np.flatnonzero(np.diagonal(S) <= 1e3 * np.finfo(S.dtype).tiny)
     if constant.size:
         raise ValueError(f"S: variable {constant[0]} has no variance; remove the variable.")

@@ -1,10 +1,9 @@
 """Quadratic objectives given by a matrix, for example a Gram matrix."""
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import ArrayLike, DType, Support, TableLike, check_finite, is_concrete, replace
+from .._types import ArrayLike, DType, Support, TableLike, check_finite, check_symmetric, floating, replace
 from ..columns import gather
 from ..columns.checks import check_l2, check_weights
 from ..linalg import dot, largest_eigenvalue, random_start
@@ -37,10 +36,10 @@ class QuadraticForm(AbstractRestrictable):
     quadratic = True
 
     def __init__(self, A: ArrayLike, b: ArrayLike, constant: ArrayLike = 0.0) -> None:
-        self.A = _floating(A)
+        self.A = floating(A)
         check_finite("A", self.A)
         if self.A.ndim == 2 and self.A.shape[0] == self.A.shape[1]:
-            _check_symmetric(self.A)
+            check_symmetric("A", self.A)
             self.A = self.A / 2 + self.A.T / 2  # its gradient is then that of its value
         self.b = jnp.asarray(b, self.A.dtype)
         self.constant = jnp.asarray(constant, self.A.dtype)
@@ -58,7 +57,7 @@ class QuadraticForm(AbstractRestrictable):
         cls, X: TableLike, y: ArrayLike, l2: ArrayLike = 0.0, sample_weight: ArrayLike | None = None
     ) -> "QuadraticForm":
         """The weighted least-squares objective of `LinearModel(X, y, Squared(), l2, sample_weight)` in Gram form."""
-        X = _floating(X)
+        X = floating(X)
         y = jnp.asarray(y, X.dtype)
         s = jnp.ones_like(y) if sample_weight is None else jnp.asarray(sample_weight, X.dtype)
         for name, value in (("X", X), ("y", y), ("l2", l2), ("sample_weight", s)):
@@ -103,18 +102,6 @@ class QuadraticForm(AbstractRestrictable):
         both = support.mask[:, None] & support.mask
         A = jnp.where(both, self.A[support.idx][:, support.idx], 0)
         return RestrictedQuadratic(A, gather(self.b, support), self.constant, support.mask)
-
-
-def _floating(a: ArrayLike) -> Array:
-    a = jnp.asarray(a)
-    return a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(float)
-
-
-def _check_symmetric(A: Array) -> None:
-    if is_concrete(A) and A.size:
-        a = np.asarray(A)
-        if np.abs(a - a.T).max() > 1e-4 * np.abs(a).max():
-            raise ValueError("A: is not symmetric; pass (A + A.T) / 2 if that is what is meant.")
 
 
 class RestrictedQuadratic(AbstractRestricted):

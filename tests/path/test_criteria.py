@@ -72,7 +72,7 @@ def test_a_scale_is_that_of_the_density_of_the_loss(name, x64):
     each = np.asarray(loss.value(r, np.zeros_like(r)))
 
     def density(log_phi, mean, c):
-        return mean / np.exp(log_phi) + c * np.log(np.trapezoid(np.exp(-each / np.exp(log_phi)), r))
+        return mean / np.exp(log_phi) + c * np.log(integrate.trapezoid(np.exp(-each / np.exp(log_phi)), r))
 
     y = loss.draw_targets(X[:, 3] - 0.5 * X[:, 5], rng) + 0.5 * rng.standard_cauchy(60)
     model = sht.LinearModel(X, y, loss, sample_weight=weights, fit_intercept=True)
@@ -101,11 +101,9 @@ def test_a_dispersion_is_that_of_the_fits(name, x64):
     weights[0] = 0
     y = loss.draw_targets(X[:, 3] - 0.5 * X[:, 5], rng)
 
-    def path(weights):
-        model = sht.LinearModel(X, y, loss, sample_weight=weights, fit_intercept=True)
-        return sht.solve_path(model, ks=[0, 3, 1], solver=sht.solvers.HTP())
-
-    found, q = path(weights), {"tweedie": 1.5, "tweedie_1": 1}.get(name, 2)
+    model = sht.LinearModel(X, y, loss, sample_weight=weights, fit_intercept=True)
+    found = sht.solve_path(model, ks=[0, 3, 1], solver=sht.solvers.HTP())
+    q = {"tweedie": 1.5, "tweedie_1": 1}.get(name, 2)
     mean = np.exp(found.predict(X))
     curvatures = mean ** (2 - q) + (q - 1) * (y - mean) * mean ** (1 - q)
     phi = np.sum(weights * ((y - mean) * mean ** (1 - q)) ** 2, 1) / np.sum(weights * curvatures, 1)
