@@ -17,6 +17,7 @@ import collections
 import concurrent.futures
 import difflib
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -35,6 +36,8 @@ ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives
 ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
 TESTS = {"quick": "not slow and not later", "ci": "not slow", "waiting": "slow or later", "slow": "slow"}
 PLUGIN = "seen"  # a module of the copy
+FIRST = 60  # seconds of the closest tests, which run before whole files
+GIVEN_UP = 900  # seconds after which what runs is stopped
 SWAPPED = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.GtE),
@@ -204,13 +207,13 @@ def copy_tree(folder):
     (folder / f"{PLUGIN}.py").write_text(SEEN)
 
 
-def pytest(folder, tests, arguments, **more):
+def pytest(folder, tests, arguments, timeout=None, **more):
     """The exit status of the tests of a kind in a folder, and the lines that they printed."""
     env = os.environ | {"PYTHONPATH": str(folder), "SPARSEHTP_CACHE": "off", "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {"JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} | more
     command = [sys.executable, "-m", "pytest", "-m", TESTS[tests], "-p", "no:cacheprovider", "-p", PLUGIN]
-    done = subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True)
+    done = subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
     return done.returncode, done.stdout.splitlines()
 
 
@@ -249,9 +252,9 @@ def measure(folder, tests, paths):
 
 
 def judge(folder, tests, mutant, rows):
-    """Run the files that reach a mutant, first those that are cheap for how much of the module they reach.
+    """Run the tests that are closest to a mutant, then the files that reach it; of `make test` also what is due.
 
-    With what `make test` runs where the mutant's function was changed.
+    Files that are cheap for how much of the module they reach come first. What took `GIVEN_UP` seconds has lived.
     """
     path, function, source = mutant
     ran = {name for row in rows for name in row["functions"]}
@@ -274,14 +277,26 @@ def judge(folder, tests, mutant, rows):
     start = time.time()
     try:
         (folder / path).write_text(source)
-        files = {name for name, own in functions.items() if names & own}
-        if tests == "quick":
-            files |= {name.split("::")[0] for name in reach.due(reach.changed(folder))}
+        due = reach.due(reach.changed(folder)) if tests == "quick" else []
+        files = {name for name, own in functions.items() if names & own} | {name.split("::")[0] for name in due}
         files = sorted((name for name in files if (folder / name).exists()), key=price)
         if not files:
             return "unreached", diff, 0.0, ""
+        known = {test: row for test, row in reach.load().items() if test in due}
+        known |= {row["test"]: (row["seconds"], set(row["functions"])) for row in rows if not row["red"]}
+        lists = [reach.closest(name, known) for name in sorted(names)]
+        first = [test for test in dict.fromkeys(itertools.chain(*itertools.zip_longest(*lists))) if test]
+        total = itertools.accumulate(known[test][0] for test in first)
+        first = [test for test, seconds in zip(first, total, strict=True) if seconds < FIRST]
+        place = {test.split("::")[0]: i for i, test in reversed([*enumerate(first)])}
+        first.sort(key=lambda test: place[test.split("::")[0]])  # each file once, where its first test stood
         red = [f"--deselect={row['test']}" for row in rows if row["red"]]  # by the notes, of the source
-        status, output = pytest(folder, tests, ["-x", *files, *red])
+        for part in (first, [*files, *red]):
+            status, output = pytest(folder, tests, ["-x", *part], GIVEN_UP) if part else (0, [])
+            if status:
+                break
+    except subprocess.TimeoutExpired:
+        status, output = 0, ["FAILED none: given up"]
     finally:
         (folder / path).write_text(old)
     by = next((line for line in output if line.startswith(("FAILED", "ERROR"))), "")
