@@ -32,7 +32,7 @@ def fit_report(model: dict[str, Any], facts: Mapping[str, str], figures: Mapping
     parts.append(_section(chosen_told(model), table(feature_sheet(model))))
     if any(feature.get("substitute") for feature in model["coefficients"]):
         said = (
-            f"{near[0][0].upper()}{'; '.join(near)[1:]}."
+            f"Nearly as good: {'; '.join(near)}."
             if near
             else "No other feature could take the place of a chosen one at nearly no loss."
         )
