@@ -13,13 +13,22 @@ import sparsehtp as sht
 from sparsehtp._types import Support
 from sparsehtp.linalg.box import Plane
 from sparsehtp.solvers import unit_model
-from sparsehtp.solvers.unit_search import local_model, with_spring
+from sparsehtp.solvers.unit_search import (
+    UnitGoal,
+    local_model,
+    neighbours,
+    promising,
+    settle_units,
+    width_of,
+    with_spring,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
 blocks_at, boxed_blocks = (
     cases.jit(function, static_argnames="room") for function in (unit_model.blocks_at, unit_model.boxed_blocks)
 )
+settle = cases.jit(settle_units, static_argnames="room")
 gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot_units, unit_model.chosen_in))
 
 
@@ -147,6 +156,54 @@ def test_moves_within_bounds(size, n_free, seed):
             assert best - 0.05 * abs(best) - 1e-9 <= float(gains.swap[i, new]) <= best + 1e-9
             alone = float(t.value) - least_with(chosen, new)
             assert 0.95 * alone - 1e-9 <= float(gains.add[new]) <= alone + 1e-9
+
+
+def test_settling_is_that_of_brute_force():
+    """Units 0 to 3 and 4 to 6 are counted apart, and unit 3 is always in beside its count."""
+    model = unit_model.replace(draw(4, 1, 1), pools=jnp.arange(UNITS) // 4, kept=jnp.arange(UNITS) == 3)
+
+    def settled(begin, open_=range(UNITS), counts=(2, 1), descend=False):
+        goal = UnitGoal(jnp.asarray(counts), jnp.asarray(descend), jnp.asarray(1e-9))
+        end = settle(model, members(begin), members(open_), goal, room=ROOM)
+        S = {*np.flatnonzero(end.chosen).tolist()}
+        np.testing.assert_allclose(end.t.value, least(model, S))
+        return S, end
+
+    def best(supports):
+        return min(supports, key=lambda S: least(model, S))
+
+    def grown(S, new):
+        return best(
+            [S | {j} for j in new if (j // 4 == 1 and not S & {4, 5, 6}) or (j // 4 == 0 and len(S & {0, 1, 2}) < 2)]
+        )
+
+    S = {3}
+    for _ in range(3):
+        S = grown(S, {*range(UNITS)} - S)
+    assert settled([3])[0] == S == settled([])[0], "the best comes in, where its pool has room"
+    some = {3, 1, 6}
+    assert settled([3], [1, 6])[0] == grown(some, {0, 2}), "first of what is open, and then of all"
+    fewer = best({0, 1, 2, 3} - {j} for j in (0, 1, 2))
+    assert settled([0, 1, 2, 3], counts=(1, 0))[0] == best(fewer - {j} for j in fewer - {3})
+    assert settled([0, 1, 3, 4])[0] == {0, 1, 3, 4}, "what is asked for stays"
+    for begin in itertools.combinations((0, 1, 2), 2):
+        S, end = settled([*begin, 3, 5], descend=True)
+        swaps = {(i, j): least(model, S - {i} | {j}) for i in S - {3} for j in {*range(UNITS)} - S if i // 4 == j // 4}
+        assert min(swaps.values()) >= end.t.value - 1e-8
+        order = [S - {i} | {j} for i, j in sorted(swaps, key=swaps.get)]
+        np.testing.assert_array_equal(neighbours(model, end), [members(each) for each in [*order, *8 * [S]][:8]])
+
+
+def test_a_working_set_holds_the_chosen_units_and_the_steepest():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, UNITS)) * np.geomspace(0.1, 10, UNITS), rng.standard_normal(30)
+    objective, threshold = sht.LinearModel(X, y, l2=0.1), sht.Sparsity(2)
+    x, slope = jnp.zeros(UNITS), -X.T @ y / 30
+    *best, last = np.argsort(-np.abs(slope) / np.sqrt(np.mean(X**2, axis=0) + 0.1))
+    found = promising(objective, threshold.bind(objective), x, jnp.asarray(slope), members([last]), 4)
+    assert {*found.tolist()} == {last, *best[:3]}
+    pairs = sht.GroupSparsity(np.arange(UNITS) // 2, 1).bind(objective)
+    assert [width_of(objective, pairs, most) for most in (1, 6, 99)] == [2, 3, 4], "twice the support at least"
 
 
 def test_what_repeats_the_chosen_gains_nothing():
