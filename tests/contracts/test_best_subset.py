@@ -78,12 +78,12 @@ def test_duplicate_columns_and_more_features_than_samples(x64):
 
 
 def test_what_it_does_not_take():
-    X, y = problem(0)
-    with pytest.raises(TypeError, match="smooth"):
-        sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(1), sht.solvers.BestSubset())
-    within = sht.GroupSparsity(np.arange(X.shape[1]) // 2, 1, within=1)
-    with pytest.raises(TypeError, match="BestSubset does not take the threshold GroupSparsity; leave"):
-        sht.solve(sht.LinearModel(X, y), within, sht.solvers.BestSubset())
+    solver, wide = sht.solvers.BestSubset(), sht.LinearModel(np.zeros((2, 2100)), np.ones(2))
+    for most, threshold in ((2048, sht.Sparsity), (256, lambda k: sht.Sparsity(k, lower=0))):
+        solver.check(wide, threshold(most))
+        cases.refused(ValueError, f"limited to {most}", lambda: solver.check(wide, threshold(most + 1)))  # noqa: B023
+    within = sht.GroupSparsity(np.arange(2100) // 2, 1, within=1)
+    cases.refused(TypeError, "does not take the threshold GroupSparsity; leave", lambda: solver.check(wide, within))
     cases.refused(ValueError, "effort", lambda: sht.solvers.BestSubset("hard"))
 
 
@@ -238,6 +238,7 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     large = types.SimpleNamespace(n_coefficients=10**8, ifo_per_gradient=1, dtype=float)
     few = sht.solvers.BestSubset(working_set=8)
     assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
+    assert few._path_width(types.SimpleNamespace(n_coefficients=17, dtype=float), threshold) is None, "all are few"
     assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
 
 

@@ -302,11 +302,6 @@ def test_what_they_do_not_take():
     cases.refused(
         TypeError, "bounds", lambda: sht.solve(objective, sht.Sparsity(2, upper=1.0), sht.solvers.ForwardSelection())
     )
-    for solver in cases.GREEDY_SOLVERS.values():
-        with pytest.raises(TypeError, match="GroupSparsity"):
-            sht.solve(objective, sht.GroupSparsity(np.arange(P), 2), solver)
-        with pytest.raises(TypeError, match="Hinge"):
-            sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(2), solver)
 
 
 def test_what_cannot_be_removed_does_not_hide_what_can():

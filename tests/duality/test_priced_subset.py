@@ -114,5 +114,3 @@ def test_supports_larger_than_a_tableau():
 
 def test_bad_input():
     cases.refused(ValueError, "effort", lambda: sht.solvers.PricedSubset("best"))
-    model = sht.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]), sht.losses.Hinge(), l2=1.0)
-    cases.refused(TypeError, "smooth", lambda: sht.solve(model, sht.L0L1L2(0.1), sht.solvers.PricedSubset()))
