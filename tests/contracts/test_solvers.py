@@ -32,7 +32,7 @@ def fit(name, loss="squared", k=K, k_max=P, l2=0.01, x0=None, **rest):
     """All problems of this file share shapes and k_max, so that a solver is compiled once per loss."""
     X, y, _ = PLANTED[loss]
     objective = sht.LinearModel(X, y, cases.LOSSES[loss], l2=l2)
-    return sht.solve(objective, sht.Sparsity(k, k_max), cases.SOLVERS[name], x0=x0, **rest)
+    return sht.solve(objective, sht.Sparsity(k, k_max), cases.ALL_SOLVERS[name], x0=x0, **rest)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_objective_never_rises(name):
         assert np.all(np.diff([first, *values]) <= 1e-12), name
 
 
-@pytest.mark.parametrize("name", cases.SOLVERS)
+@pytest.mark.parametrize("name", [*cases.SOLVERS, "best_subset"])
 def test_no_features_and_all(name):
     X, y, _ = PLANTED["squared"]
     none, every = fit(name, k=0), fit(name, k=P, l2=0.0)
