@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact import Loss
-from scipy.optimize import lsq_linear
+from scipy.optimize import nnls
 
 import sparsehtp as sht
 from sparsehtp import _solve
@@ -229,25 +229,17 @@ def test_rows_past_k_repeat(name):
 
 def test_nonnegative_coefficients():
     X, y, weights = problem(seed=5)
-    root = np.sqrt(weights / weights.sum())
-    A = np.column_stack([np.ones(N), X]) * root[:, None]
-    ridge = np.sqrt(L2) * np.eye(P + 1)[1:]
-    centred = X - weights @ X / weights.sum()
-    curvature = root**2 @ centred**2 + L2
-    S, values = [], []
+    root, S, values = np.sqrt(weights / weights.sum()), [], []
+    curvature = root**2 @ (X - weights @ X / weights.sum()) ** 2 + L2
     for _ in range(4):
-        columns = [0, *(1 + np.array(S, int))]
-        z = lsq_linear(
-            np.vstack([A, ridge])[:, columns],
-            np.append(root * y, np.zeros(P)),
-            (np.array([-np.inf] + [0] * len(S)), np.inf),
-            tol=1e-14,
-        ).x
-        residual = y - np.column_stack([np.ones(N), X])[:, columns] @ z
-        values.append(root**2 @ residual**2 / 2 + L2 / 2 * z[1:] @ z[1:])
-        scores = np.maximum(X.T @ (root**2 * residual), 0) ** 2 / curvature
+        A = np.column_stack([np.ones(N), -np.ones(N), X[:, S]])  # an intercept of either sign
+        z, norm = nnls(
+            np.vstack([root[:, None] * A, np.sqrt(L2) * np.eye(A.shape[1])[2:]]), np.append(root * y, 0 * A[0, 2:])
+        )
+        values.append(norm**2 / 2)
+        scores = np.maximum(X.T @ (root**2 * (y - A @ z)), 0) ** 2 / curvature
         scores[S] = -1
-        S.append(int(np.argmax(scores)))
+        S = [*S, int(np.argmax(scores))]
     threshold = sht.Sparsity(3, k_max=4, lower=0)
     objective = sht.LinearModel(X, y, l2=L2, sample_weight=weights, fit_intercept=True)
     trail = lane_path(sht.solvers.ForwardSelection("omp"), objective, threshold)
