@@ -420,11 +420,9 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
 def test_what_a_feature_could_be_exchanged_for(tmp_path):
     near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=2 * CLEAN.b)
     near.to_csv(tmp_path / "table.csv", index=False)
-    options = ["--target", "y", "--k", 2, "--solver", "forward", "--report"]
-    result, model = made(tmp_path, "fit", tmp_path / "table.csv", *options)
+    result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", "--k", 2, "--solver", "forward")
     said = " ".join(result.stdout.split())
     assert "b could be f at no loss" in said and "best substitute" in said
-    assert "b could be f" in (tmp_path / "report.html").read_text()  # names as they are
     (a,) = (feature for feature in model["coefficients"] if feature["name"] == "a")
     assert a["substitute"]["name"] == "e"
 
