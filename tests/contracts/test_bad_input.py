@@ -82,11 +82,6 @@ WRONG_KIND = {
     "threshold class": ("threshold", lambda: sht.solve(model(), sht.Sparsity)),
     "solver string": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), "htp")),
     "solver class": ("solver", lambda: sht.solve(model(), sht.Sparsity(2), sht.solvers.HTP)),
-    "hinge with HTP": ("solver", lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()))),
-    "hinge with GraSP": (
-        "solver",
-        lambda: solve(sht.Sparsity(2), model(y=SIGNS, loss=sht.losses.Hinge()), sht.solvers.GraSP()),
-    ),
 }
 
 

@@ -37,8 +37,8 @@ def problem(seed, rho=0.9):
 
 def exhaustive(model, k):
     """The smallest value over all supports, each fitted by its own restricted problem."""
-    free = range(P, P + model.n_free)
-    supports = np.array([[*free, *chosen] for chosen in itertools.combinations(range(P), k)], np.int32)
+    p = model.n_coefficients
+    supports = np.array([[*range(p, p + model.n_free), *S] for S in itertools.combinations(range(p), k)], np.int32)
     return float(fitted_values(model, jnp.asarray(supports)).min())
 
 
@@ -61,14 +61,6 @@ def test_finds_the_best_subset(x64, name):
         assert solution.result == sht.results.RESULTS.converged and solution.fired == sht.results.FIRED.SwapOptimal
 
 
-@pytest.mark.parametrize("k", [0, P])
-def test_extreme_k(x64, k):
-    X, y = problem(3)
-    solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.solvers.BestSubset())
-    expected = np.linalg.lstsq(X, y, rcond=None)[0] if k else np.zeros(P)
-    np.testing.assert_allclose(solution.x, expected, atol=1e-9)
-
-
 def test_duplicate_columns_and_more_features_than_samples(x64):
     X, y = problem(4)
     X = np.hstack([X, X])[:6]  # 6 samples, rank at most 6, every column twice
@@ -78,12 +70,12 @@ def test_duplicate_columns_and_more_features_than_samples(x64):
 
 
 def test_what_it_does_not_take():
-    X, y = problem(0)
-    with pytest.raises(TypeError, match="smooth"):
-        sht.solve(sht.LinearModel(X, np.sign(y), sht.losses.Hinge()), sht.Sparsity(1), sht.solvers.BestSubset())
-    within = sht.GroupSparsity(np.arange(X.shape[1]) // 2, 1, within=1)
-    with pytest.raises(TypeError, match="BestSubset does not take the threshold GroupSparsity; leave"):
-        sht.solve(sht.LinearModel(X, y), within, sht.solvers.BestSubset())
+    solver, wide = sht.solvers.BestSubset(), sht.LinearModel(np.zeros((2, 2100)), np.ones(2))
+    for most, threshold in ((2048, sht.Sparsity), (256, lambda k: sht.Sparsity(k, lower=0))):
+        solver.check(wide, threshold(most))
+        cases.refused(ValueError, f"limited to {most}", lambda: solver.check(wide, threshold(most + 1)))  # noqa: B023
+    within = sht.GroupSparsity(np.arange(2100) // 2, 1, within=1)
+    cases.refused(TypeError, "does not take the threshold GroupSparsity; leave", lambda: solver.check(wide, within))
     cases.refused(ValueError, "effort", lambda: sht.solvers.BestSubset("hard"))
 
 
@@ -166,20 +158,13 @@ def test_working_sets_of_groups_reach_swap_optima(x64):
 @pytest.mark.slow
 def test_thorough_finds_the_optimum_of_correlated_designs(x64):
     """AR(0.95) designs with p = 20 to 25 and k = 5, a hundred of them, against all subsets."""
-    n, k = 50, 5
     for seed in range(100):
-        rng = np.random.default_rng(seed)
-        p = 20 + seed % 6
-        X = cases.chained(rng.standard_normal((n, p)), 0.95)
-        w = np.zeros(p)
-        w[rng.choice(p, k, replace=False)] = rng.choice([-1, 1], k) * rng.uniform(0.5, 1.5, k)
-        y = X @ w + rng.standard_normal(n) * np.sqrt(np.var(X @ w) / 2)
-        subsets = np.array(list(itertools.combinations(range(p), k)))
-        A, b = X.T @ X, X.T @ y
-        G, c = A[subsets[:, :, None], subsets[:, None, :]], b[subsets]
-        best = y @ y - np.max(np.sum(c * np.linalg.solve(G, c[..., None])[..., 0], axis=1))
-        solution = sht.solve(sht.LinearModel(X, y), sht.Sparsity(k), sht.solvers.BestSubset("thorough"))
-        np.testing.assert_allclose(2 * n * solution.value, best, rtol=1e-9)
+        rng, p = np.random.default_rng(seed), 20 + seed % 6
+        X = cases.chained(rng.standard_normal((50, p)), 0.95)
+        signal = X[:, rng.choice(p, 5, replace=False)] @ (rng.choice([-1, 1], 5) * rng.uniform(0.5, 1.5, 5))
+        model = sht.LinearModel(X, signal + rng.standard_normal(50) * signal.std() / np.sqrt(2))
+        solution = sht.solve(model, sht.Sparsity(5), sht.solvers.BestSubset("thorough"))
+        np.testing.assert_allclose(solution.value, exhaustive(model, 5), rtol=1e-9)
 
 
 def test_moves_of_a_tableau_are_exact(x64):
@@ -238,6 +223,7 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     large = types.SimpleNamespace(n_coefficients=10**8, ifo_per_gradient=1, dtype=float)
     few = sht.solvers.BestSubset(working_set=8)
     assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
+    assert few._path_width(types.SimpleNamespace(n_coefficients=17, dtype=float), threshold) is None, "all are few"
     assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
 
 

@@ -1,6 +1,10 @@
 """Every public class is in `cases.py`, so that the contracts below reach it."""
 
+import contextlib
+import fractions
+import functools
 import inspect
+import re
 
 import cases
 import jax
@@ -53,6 +57,63 @@ def test_every_public_class_is_in_cases(base):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda base: base.__name__)
 def test_leaves_are_arrays_or_numbers(kind):
+    """Counts and flags of solvers and losses are static: they decide what is compiled."""
+    numbers = float | int if kind is AbstractThreshold else float
     for instance in KINDS[kind]:
         for leaf in jax.tree.leaves(instance):
-            assert isinstance(leaf, jax.Array | np.ndarray | float | int), (instance, leaf)
+            assert isinstance(leaf, jax.Array | np.ndarray | numbers) and not isinstance(leaf, bool), (instance, leaf)
+
+
+# What a call says by default, whose change would change everybody's answers; the documentation explains the numbers.
+DEFAULTS = """BestSubset(effort='default') CDSS(swaps=True) DIHT(step='capped',scale=8.0,polish=False) FoBa(epsilon=0.0,
+backward_ratio=0.5) ForwardSelection(rule='ols') GraSP(debias=True) HybridHT(momentum=0.0,growth=1.05,first=1.0,
+iterations=10) IHT(momentum=0.0,nesterov=False) PricedSubset(effort='default') PrimalDual(dual_ascent=False,rule='phi',
+incremental=True,include=4.0,inner='convex') SDIHT(step='capped',scale=1.0,sampling='shuffled') SVRGHT(
+random_iterate=False,replacement=True) StochasticHT(replacement=True) BacktrackingStep(initial=1.0,shrink=0.5,grow=2.0)
+ConstantStep(scale=1.0) NormalisedStep(shrink=0.5) SampleStep(scale=1.0) HTP() SAGAHT() ScheduleStep() SubspacePursuit()
+"""
+
+
+@pytest.mark.parametrize("kind", [*public(AbstractSolver), *public(AbstractStep)], ids=lambda kind: kind.__name__)
+def test_defaults_are_what_they_were(kind):
+    given = {name: part.default for name, part in inspect.signature(kind).parameters.items()}
+    given = [f"{name}={value!r}" for name, value in given.items() if value not in (None, inspect.Parameter.empty)]
+    assert f" {kind.__name__}({','.join(given)}) " in " " + DEFAULTS.replace(",\n", ",").replace("(\n", "(").replace(
+        "\n", " "
+    )
+    if told := re.search(r"None: `SampleStep\(([\d./]+)\)`", kind.__doc__):
+        assert kind().step_rule.scale == float(fractions.Fraction(told[1]))
+
+
+# kinds of solvers -> what they take: quadratic forms, hinges, unbounded curvature, groups, prices, plain k, ranks
+TAKES = {
+    "IHT": "form hinge steep groups prices plain rank",
+    "HTP": "form steep groups plain rank",
+    "GraSP SubspacePursuit BestSubset": "form steep groups plain",
+    "ForwardSelection FoBa": "form steep plain",
+    "StochasticHT SVRGHT SAGAHT HybridHT": "groups plain rank",
+    "DIHT SDIHT": "hinge steep plain",
+    "PrimalDual CDSS PricedSubset": "prices",
+}
+
+
+@pytest.mark.parametrize("name", cases.ALL_SOLVERS)
+def test_what_solvers_take(name):
+    """What they do not is refused in one sentence, before anything is computed."""
+    solver = cases.ALL_SOLVERS[name]
+    (takes,) = [takes for kinds, takes in TAKES.items() if type(solver).__name__ in kinds.split()]
+    rows, y = np.eye(8, 2) + 1, np.resize([1.0, -1], 8)
+    linear, price, plain = functools.partial(sht.LinearModel, rows, l2=0.1), sht.L0L1L2(0.1), sht.Sparsity(1)
+    own = price if takes == "prices" else plain
+    for what, objective, threshold in (
+        ("form", sht.QuadraticForm(np.eye(2), np.ones(2)), own),
+        ("hinge", linear(y, sht.losses.Hinge()), own),
+        ("steep", linear(y**2, sht.losses.Poisson()), own),
+        ("groups", linear(y), sht.GroupSparsity([0, 1], 1)),
+        ("prices", linear(y), price),
+        ("plain", linear(y), plain),
+        ("rank", sht.MultiResponse(rows, rows), sht.Rank(1)),
+    ):
+        refused = pytest.raises(TypeError, match=r"^\w+: .*\.$")
+        with contextlib.nullcontext() if what in takes.split() else refused:
+            solver.check(objective, threshold)

@@ -1,6 +1,7 @@
 """Step sizes: the laws of `sparsehtp.testing`, and what every rule proposes; first sizes are in test_stochastic.py."""
 
 import cases
+import numpy as np
 import pytest
 
 import sparsehtp as sht
@@ -21,6 +22,10 @@ PROPOSES = {
 @pytest.mark.parametrize("name", cases.STEPS)
 def test_laws(name):
     check_step(cases.STEPS[name], reference=PROPOSES[name])
+
+
+def test_the_schedule_of_losses_that_are_not_smooth():
+    np.testing.assert_allclose([sht.steps.inverse_sqrt(t) for t in (0, 3, 8)], [1, 1 / 2, 1 / 3])
 
 
 LEAST = {

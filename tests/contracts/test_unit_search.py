@@ -13,13 +13,22 @@ import sparsehtp as sht
 from sparsehtp._types import Support
 from sparsehtp.linalg.box import Plane
 from sparsehtp.solvers import unit_model
-from sparsehtp.solvers.unit_search import local_model, with_spring
+from sparsehtp.solvers.unit_search import (
+    UnitGoal,
+    local_model,
+    neighbours,
+    promising,
+    settle_units,
+    width_of,
+    with_spring,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
 blocks_at, boxed_blocks = (
     cases.jit(function, static_argnames="room") for function in (unit_model.blocks_at, unit_model.boxed_blocks)
 )
+settle = cases.jit(settle_units, static_argnames="room")
 gains_of, pivot, chosen_in = map(cases.jit, (unit_model.gains_of, unit_model.pivot_units, unit_model.chosen_in))
 
 
@@ -66,36 +75,6 @@ def least(model, chosen):
 
 def members(chosen):
     return jnp.zeros(UNITS, bool).at[jnp.asarray(sorted(chosen), jnp.int32)].set(True)
-
-
-@pytest.mark.parametrize(
-    ("size", "n_free", "columns"),
-    [
-        pytest.param(1, 0, (), marks=pytest.mark.slow),
-        (1, 2, ()),
-        (1, 1, (3,)),
-        pytest.param(3, 1, (), marks=pytest.mark.slow),
-        pytest.param(3, 1, (2,), marks=pytest.mark.slow),
-    ],
-)
-def test_gains_and_pivots(size, n_free, columns):
-    model, chosen = draw(size + n_free, size, n_free, columns=columns), [1, 3, 4]
-    t = blocks_at(model, members(chosen), None, room=ROOM)
-    gains, value = gains_of(model, t, None), least(model, chosen)
-    np.testing.assert_allclose(t.value, value)
-    slots = [int(u) for u in t.slots[:3]]
-    moves = [(None, j) for j in (0, 6)] + [(i, None) for i in chosen] + list(itertools.product(chosen, (0, 2, 5)))
-    for out, into in moves:
-        after = sorted((set(chosen) - {out}) | ({into} - {None}))
-        i = slots.index(out) if out is not None else 3
-        gain = gains.add[into] if out is None else -gains.remove[i] if into is None else gains.swap[i, into]
-        np.testing.assert_allclose(gain, value - least(model, after), rtol=1e-7, atol=1e-10)
-        flags = (jnp.int32(i), jnp.int32(into or 0), jnp.asarray(out is not None), jnp.asarray(into is not None))
-        moved = pivot(model, t, *flags)
-        fresh = blocks_at(model, members(after), None, room=ROOM)
-        assert set(np.flatnonzero(chosen_in(model, moved))) == set(after)
-        for name in ("g", "Q", "value"):
-            np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -147,6 +126,75 @@ def test_moves_within_bounds(size, n_free, seed):
             assert best - 0.05 * abs(best) - 1e-9 <= float(gains.swap[i, new]) <= best + 1e-9
             alone = float(t.value) - least_with(chosen, new)
             assert 0.95 * alone - 1e-9 <= float(gains.add[new]) <= alone + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("size", "n_free", "columns"),
+    [(3, 1, ()), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 2, ()), (1, 1, (3,)), (3, 1, (2,))))],
+)
+def test_settling_is_that_of_brute_force(size, n_free, columns):
+    """Units 0 to 3 and 4 to 6 are counted apart, and unit 3 is always in beside its count."""
+    model = draw(4, size, n_free, columns=columns)
+    model = unit_model.replace(model, pools=jnp.arange(UNITS) // 4, kept=jnp.arange(UNITS) == 3)
+
+    def settled(begin, open_=range(UNITS), counts=(2, 1), descend=False):
+        goal = UnitGoal(jnp.asarray(counts), jnp.asarray(descend), jnp.asarray(1e-9))
+        end = settle(model, members(begin), members(open_), goal, room=ROOM)
+        S = {*np.flatnonzero(end.chosen).tolist()}
+        t, fresh, gains = end.t, blocks_at(model, end.chosen, None, room=ROOM), gains_of(model, end.t, None)
+        np.testing.assert_array_equal(end.swap, gains.swap)
+        for name in ("g", "Q", "value"):
+            np.testing.assert_allclose(getattr(t, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
+        slots = {int(unit): i for i, unit in enumerate(t.slots) if t.filled[i]}
+        for out, into in itertools.product([None, *S - {3}], [None, *{*range(UNITS)} - S]):
+            if (out is not None or len(S) < ROOM) and (None in (out, into) or out // 4 == into // 4):
+                i = slots.get(out, -1)
+                gain = (
+                    gains.swap[i, into]
+                    if None not in (out, into)
+                    else gains.add[into]
+                    if out is None
+                    else -gains.remove[i]
+                )
+                assert out == into or np.isclose(
+                    gain, t.value - least(model, (S - {out}) | ({into} - {None})), rtol=1e-7, atol=1e-9
+                )
+        return S, end
+
+    def best(supports):
+        return min(supports, key=lambda S: least(model, S))
+
+    def grown(S, new):
+        return best(
+            [S | {j} for j in new if (j // 4 == 1 and not S & {4, 5, 6}) or (j // 4 == 0 and len(S & {0, 1, 2}) < 2)]
+        )
+
+    S = {3}
+    for _ in range(3):
+        S = grown(S, {*range(UNITS)} - S)
+    assert settled([3])[0] == S and 3 in settled([])[0], "the best comes in, where its pool has room"
+    assert settled([3], [1, 6])[0] == grown({1, 3, 6}, {0, 2}), "first of what is open, and then of all"
+    fewer = best({0, 1, 2, 3} - {j} for j in (0, 1, 2))
+    assert settled([0, 1, 2, 3], counts=(1, 0))[0] == best(fewer - {j} for j in fewer - {3})
+    assert settled([0, 1, 3, 4])[0] == {0, 1, 3, 4}, "what is asked for stays"
+    for begin in itertools.combinations((0, 1, 2), 2):
+        S, end = settled([*begin, 3, 5], descend=True)
+        swaps = {(i, j): least(model, S - {i} | {j}) for i in S - {3} for j in {*range(UNITS)} - S if i // 4 == j // 4}
+        assert min(swaps.values()) >= end.t.value - 1e-8
+        order = [S - {i} | {j} for i, j in sorted(swaps, key=swaps.get)]
+        np.testing.assert_array_equal(neighbours(model, end), [members(each) for each in [*order, *8 * [S]][:8]])
+
+
+def test_a_working_set_holds_the_chosen_units_and_the_steepest():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, UNITS)) * np.geomspace(0.1, 10, UNITS), rng.standard_normal(30)
+    objective, threshold = sht.LinearModel(X, y, l2=0.1), sht.Sparsity(2)
+    x, slope = jnp.zeros(UNITS), -X.T @ y / 30
+    *best, last = np.argsort(-np.abs(slope) / np.sqrt(np.mean(X**2, axis=0) + 0.1))
+    found = promising(objective, threshold.bind(objective), x, jnp.asarray(slope), members([last]), 4)
+    assert {*found.tolist()} == {last, *best[:3]}
+    pairs = sht.GroupSparsity(np.arange(UNITS) // 2, 1).bind(objective)
+    assert [width_of(objective, pairs, most) for most in (1, 6, 99)] == [2, 3, 4], "twice the support at least"
 
 
 def test_what_repeats_the_chosen_gains_nothing():

@@ -10,7 +10,8 @@ from exhaustive import LOSSES, Problem, best_penalised
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import removal_losses, tableau_at
 from sparsehtp.objectives import GramEquations
-from sparsehtp.solvers.priced_subset import move_gains
+from sparsehtp.solvers.pivot_search import Roam
+from sparsehtp.solvers.priced_subset import Prices, _rows, move_gains, settle_prices
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -48,7 +49,8 @@ def excess(seed):
 
 
 def test_at_the_optimum_of_all_supports():
-    assert all(excess(seed) < 1e-6 for seed in (0, 1, 2, 6))  # every loss, bounds, kept features, intercepts
+    # every loss, bounds, kept features, intercepts; the last one needs what is fitted beside the model's best move
+    assert all(excess(seed) < 1e-6 for seed in (0, 1, 2, 6, 16))
 
 
 @pytest.mark.slow
@@ -104,6 +106,36 @@ def test_gains_of_moves_are_exact_at_their_signs():
         np.testing.assert_allclose(removal_losses(t, t.idx >= 0)[:3], -table[:3, 9] + l0[0], rtol=1e-12)
 
 
+@cases.jit
+def settled(model, idx, mask, l0, offered, scale, on, seed):
+    prices = Prices(l0, offered, jnp.arange(9) == 8, scale)
+    return settle_prices(model, tableau_at(model, idx, mask), prices, Roam(on, seed))
+
+
+@pytest.mark.parametrize("walks", [False, True])
+def test_settling_ends_where_no_move_pays(walks):
+    """Whatever is offered first; feature 2 has no price, so that it stays, and what is fixed is left alone."""
+    paid, first, offered = np.array([0.05, 0.02, 0, *6 * [0.05]]), np.array([2, 4, 7, *6 * [0]], np.int32), 4
+    for seed in range(6):
+        model = equations(seed)
+        found = settled(model, first, np.arange(9) < 3, paid, np.arange(9) < offered, 1e-3, walks, np.uint32(seed))
+        S = [int(j) for j in found.idx if j >= 0]
+
+        def value(S, model=model):
+            return at_signs(model, sorted(S), np.zeros(9), np.zeros(9))[0] + paid[sorted(S)].sum()
+
+        np.testing.assert_allclose(found.value, value(S), rtol=1e-10)
+        np.testing.assert_allclose(found.c[: len(S)], at_signs(model, S, 0.0, np.zeros(9))[1])
+        moves = [{*S} - {i} | {j} for i in {*S, None} - {2} for j in {*range(8), None} - {*S}]
+        assert min(value(T - {None}) for T in moves) >= found.value - 1e-7 and 8 not in S
+
+
+def test_places_of_what_is_inside_are_as_many_as_there_is_room():
+    for inside in (np.zeros(5, bool), np.arange(5) % 2 == 1, np.ones(5, bool)):
+        idx, mask = _rows(jnp.asarray(inside), 3)
+        assert idx.shape == (3,) and np.asarray(idx)[mask].tolist() == np.flatnonzero(inside)[:3].tolist()
+
+
 def test_supports_larger_than_a_tableau():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 120))
@@ -114,5 +146,3 @@ def test_supports_larger_than_a_tableau():
 
 def test_bad_input():
     cases.refused(ValueError, "effort", lambda: sht.solvers.PricedSubset("best"))
-    model = sht.LinearModel(np.eye(3), np.array([1.0, -1.0, 1.0]), sht.losses.Hinge(), l2=1.0)
-    cases.refused(TypeError, "smooth", lambda: sht.solve(model, sht.L0L1L2(0.1), sht.solvers.PricedSubset()))

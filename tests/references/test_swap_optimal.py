@@ -44,12 +44,25 @@ def design(rng, n=N, p=P):
     return 0.6 * rng.standard_normal((n, p)) + 0.8 * rng.standard_normal((n, 1))
 
 
-def least(function, size, bounds):
-    """The least value of a convex function, value and gradient, of `size` coefficients within bounds."""
-    if size == 0:
-        return function(np.zeros(0))[0]
-    options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10}
-    return minimize(function, np.zeros(size), jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun
+def refits(parts, A, units, n_free, bounds=FREE):
+    """The least mean loss and ridge by units: of all free columns of A, which come first, and of those of the units
+    within bounds. `parts` gives values and slopes at the predictors, a row of A each."""
+
+    def refit(chosen):
+        places = np.concatenate([np.arange(n_free), *(n_free + np.asarray(units[u], int) for u in sorted(chosen))])
+        B, penalised = A[:, places.astype(int)], np.arange(len(places)) >= n_free
+
+        def F(z):
+            value, slope = parts(B @ z)
+            return np.sum(value) / N + L2 / 2 * z[penalised] @ z[penalised], B.T @ slope / N + L2 * penalised * z
+
+        if not places.size:
+            return F(np.zeros(0))[0]
+        options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10}
+        box = [FREE] * n_free + [bounds] * penalised.sum()
+        return minimize(F, np.zeros(len(places)), jac=True, method="L-BFGS-B", bounds=box, options=options).fun
+
+    return refit
 
 
 def check(solution, units, kept, refit, pools=None, tol=1e-8):
@@ -70,16 +83,7 @@ def test_linear_models(name, structure, seed):
     y = loss.draw_targets(X @ np.where(np.arange(P) % 3 == 0, 0.7, -0.2), rng)
     threshold, units, kept, bounds = STRUCTURES[structure]
 
-    def refit(chosen):
-        columns = np.concatenate([np.asarray(units[u], int) for u in sorted(chosen)])
-
-        def F(z):
-            value, _, slope, *_ = exact.parts(X[:, columns] @ z[1:] + z[0], y)
-            grad = np.append(slope.mean(), X[:, columns].T @ slope / N + L2 * z[1:])
-            return value.mean() + 0.5 * L2 * np.sum(z[1:] ** 2), grad
-
-        return least(F, 1 + columns.size, [FREE] + [bounds] * columns.size)
-
+    refit = refits(lambda eta: exact.parts(eta, y)[0:3:2], np.column_stack([np.ones(N), X]), units, 1, bounds)
     solution = sht.solve(sht.LinearModel(X, y, loss, L2, fit_intercept=True), threshold)
     assert solution.result == sht.results.RESULTS.converged
     check(solution, len(units), kept, refit)
@@ -113,23 +117,14 @@ def test_several_responses(loss, threshold):
     bounds = [-np.inf if threshold.lower is None else float(threshold.lower), np.inf]
     bounds[1] = np.inf if threshold.upper is None else float(threshold.upper)
 
-    def refit(chosen):
-        places = np.concatenate([np.asarray(units[u], int) for u in sorted(chosen)])
+    def parts(eta):
+        eta = eta.reshape(N, c)
+        if not vector:
+            return 0.5 * (eta - Y) ** 2, (eta - Y).ravel()
+        slope = np.exp(eta - logsumexp(eta, axis=1)[:, None]) - np.eye(c)[Y]
+        return logsumexp(eta, axis=1) - eta[np.arange(N), Y], slope.ravel()
 
-        def F(z):
-            W = np.zeros(6 * c)
-            W[places] = z[c:]
-            eta = X @ W.reshape(6, c) + z[:c]
-            if vector:
-                value = logsumexp(eta, axis=1) - eta[np.arange(N), Y]
-                slope = np.exp(eta - logsumexp(eta, axis=1)[:, None]) - np.eye(c)[Y]
-            else:
-                value, slope = 0.5 * np.sum((eta - Y) ** 2, axis=1), eta - Y
-            grad = np.append(slope.mean(0), (X.T @ slope / N).ravel()[places] + L2 * z[c:])
-            return value.mean() + 0.5 * L2 * np.sum(z[c:] ** 2), grad
-
-        return least(F, c + places.size, [FREE] * c + [bounds] * places.size)
-
+    refit = refits(parts, np.kron(np.column_stack([np.ones(N), X]), np.eye(c)), units, c, bounds)
     model = sht.MultiResponse(X, Y, loss, L2, fit_intercept=True)
     solution = sht.solve(model, threshold)
     check(solution, len(units), list(np.asarray(threshold.keep)), refit)
@@ -156,10 +151,6 @@ def test_functions_of_the_users(threshold):
     leaves = isinstance(threshold, sht.LeafSparsity)
     dense = leaves and threshold.ks["a"] is None
 
-    def refit(chosen):
-        A = X[:, sorted(chosen)]
-        z = np.linalg.solve(A.T @ A / N + L2 * np.eye(len(chosen)), A.T @ y / N)
-        return 0.5 * np.mean((A @ z - y) ** 2) + 0.5 * L2 * z @ z
-
+    refit = refits(lambda eta: (0.5 * (eta - y) ** 2, eta - y), X, [[j] for j in range(9)], 0)
     pools = np.repeat([0, 1], [4, 5]) if leaves else None
     check(solution, 9, range(4) if dense else [], refit, pools)

@@ -190,9 +190,10 @@ def residuals(f, x):
     return balanced(f.scores(x) / np.where(OMEGA > 0, N * OMEGA, 1))
 
 
-def dual(f, a, x):
+def dual(f, a, x, thresholds=1):
     """A primal point, and what is reported with it."""
-    return x, dict(value=f.value(x), gap=f.value(x) - dual_value(f, a, link(a)))
+    counts = dict(ifo=N, design_products=1, hard_thresholds=thresholds)
+    return x, dict(value=f.value(x), gap=f.value(x) - dual_value(f, a, link(a))) | counts
 
 
 def diht(f, x, key, *, scale):
@@ -215,7 +216,7 @@ def sdiht(f, x, key, *, scale, block):
             size = min(1 / (np.linalg.norm(SCALED[rows] @ SCALED[rows].T) + 1), blocks * scale / (t * blocks + j + 2))
             move = size * (A[rows] @ link(a) + OFFSET[rows] - a[rows] - f.y[rows])
             a[rows] += move - OMEGA[rows] @ move / OMEGA[rows].sum()
-        yield dual(f, a, best_shift(f, link(a)))
+        yield dual(f, a, best_shift(f, link(a)), blocks + 1)
 
 
 SCALED = A[:, :P] * np.sqrt(OMEGA)[:, None] / np.sqrt(L2)
@@ -237,7 +238,8 @@ def penalised(f, x, key, *, size):
         lower = max(lower, dual_value(f, a, link(a)) + l0 @ (x[:P] != 0))
         value = f.value(x) + l0 @ (x[:P] != 0) + l1 @ np.abs(x[:P])
         slope = np.linalg.norm((f.grad(x) + np.append(l1, 0) * np.sign(x))[x != 0])
-        yield x, dict(step_size=size, value=value, gap=value - lower, grad_norm=slope)
+        # the gradient of the dual, and that of F
+        yield x, dict(step_size=size, value=value, gap=value - lower, grad_norm=slope, ifo=2 * N, design_products=2)
 
 
 L0, L1, SIZE = 0.02, 0.05, 0.5

@@ -73,27 +73,30 @@ def test_a_model_in_double_precision_is_solved_there_alone():
 
 
 def test_a_checked_solution_raises_inside_jit():
-    twin = X.copy()
-    twin[:, 1] = twin[:, 0]
+    def run(k, y):
+        model = sht.LinearModel(X, y)
+        return sht.solve(model, sht.Sparsity(k, k_max=4), sht.solvers.IHT(), throw=False, record=None).checked().x
 
-    def run(k, y, design):
-        model = sht.LinearModel(design, y)
-        return sht.solve(model, sht.Sparsity(k, k_max=18), sht.solvers.HTP(), throw=False, record=None)
-
-    checked = eqx.filter_jit(lambda *given: run(*given).checked().x)
-    x = np.asarray(checked(*map(jnp.asarray, (2, Y, X))))
-    (S,) = np.nonzero(x)
-    assert S.size == 2
+    checked = jax.jit(jax.vmap(run, in_axes=(0, None)))
+    (S,) = np.nonzero(x := np.asarray(checked(jnp.array([1, 2]), Y)[1]))
     np.testing.assert_allclose(x[S], np.linalg.lstsq(X[:, S], Y)[0], atol=1e-5)
-    for fault, given in {"invalid": (-1, Y, X), "nonfinite": (2, Y * np.nan, X), "singular": (18, Y, twin)}.items():
-        with pytest.raises(RuntimeError, match=f"{fault}: "):
-            checked(*map(jnp.asarray, given))
-    with pytest.raises(Exception, match="invalid: The traced k"):  # of a type that is JAX's
-        jax.jit(jax.vmap(lambda k: run(k, Y, X).checked().x))(jnp.array([1, -1])).block_until_ready()
-    cases.refused(RuntimeError, "singular: ", lambda: run(18, Y, twin).checked())
+    for fault, k, y in (("invalid: The traced k", -1, Y), ("nonfinite: ", 2, Y * np.nan)):
+        with pytest.raises(Exception, match=fault):  # of a type that is JAX's
+            checked(jnp.array([1, k]), y).block_until_ready()
+
+
+def test_every_fault_of_a_checked_solution_is_named():
     with jax.enable_x64(True):
-        double = run(2, Y, X)
-    assert double.checked().x.dtype == np.float64
+        double = sht.solve(sht.LinearModel(X, Y), sht.Sparsity(2), sht.solvers.IHT(), record=None)
+    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), double._replace(key=None, state=None))
+    inside = eqx.filter_jit(lambda result: single._replace(result=result).checked().x)
+    for result in sht.results.RESULTS:
+        calls = lambda result=result: inside(jnp.int32(result)), double._replace(result=np.int32(result)).checked
+        if result.name in ("nonfinite", "singular", "support_overflow", "invalid"):
+            for call in calls:
+                cases.refused(RuntimeError, f"{result.name}: {result.sentence[:30]}", call)
+        else:
+            np.testing.assert_allclose(calls[0](), calls[1]().x, rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
