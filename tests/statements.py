@@ -247,7 +247,7 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
         yield "upper", f"upper {proof.upper:.9g}, {where}"
     if not proof.lower <= most + 1e-9 * abs(most - floor) + 1e-15 * null + blur:
         yield "lower", f"lower {proof.lower:.9g}, {where}"
-    members = set(np.asarray(proof.support.idx).tolist())
+    members = set(chosen(proof).tolist())
     inside = set(np.flatnonzero(proof.x)) <= members and {*drawn.keep} <= members
     if len(members) > drawn.k + len(drawn.keep) or not inside:
         yield "support", f"{proof.support.idx}"

@@ -1,6 +1,8 @@
 """Proofs of best subsets: limits, resumption, interrupts, memory, sparse and single data, and what is refused."""
 
+import itertools
 import math
+import re
 import signal
 import threading
 import time
@@ -14,6 +16,8 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.certificates import diagonal, generalised, least_squares, nodes, quadratic, tree
+from sparsehtp.certificates.generalised import Generalised
+from sparsehtp.certificates.least_squares import LeastSquares
 
 
 def make(n=100, p=40, k=10, rho=0.9, seed=0):
@@ -58,12 +62,19 @@ def test_no_gap_is_closed_to_rounding(model, proof):
     assert exact.proved and exact.gap <= 1e-11 and exact.nodes >= proof.nodes
 
 
-def test_limits_leave_a_bound(model, proof, tmp_path):
+def test_limits_leave_a_bound(model, proof, tmp_path, monkeypatch):
     few = sht.prove(model, sht.Sparsity(10), max_nodes=100, checkpoint=tmp_path)
+    began = time.monotonic()
     again = sht.prove(model, sht.Sparsity(10), max_nodes=1, checkpoint=tmp_path)
     assert (again.nodes, again.lower) == (few.nodes, few.lower), "what the last run ended with is kept"
+    assert few.seconds < again.seconds < few.seconds + time.monotonic() - began, "the time is that of all runs"
     assert not few.proved and 100 <= few.nodes < proof.nodes and "its nodes were used up" in few.statement
-    assert few.lower <= proof.upper and few.gap > 1e-4
+    assert few.lower <= proof.upper and few.gap > 1e-4 and re.search(r"by at most [\d.]+%\.$", few.statement)
+    with monkeypatch.context() as full:
+        full.setattr(tree, "POOL_BYTES", 0)
+        deep = sht.prove(model, sht.Sparsity(10), max_nodes=500)
+    best_first = np.interp(500, proof.history["nodes"], proof.history["lower"])
+    assert 0 < deep.lower < best_first, "nodes with the least bounds come first where there is room"
     began = time.monotonic()
     soon = sht.prove(model, sht.Sparsity(10), time_limit=1e-6)
     assert 0 < soon.seconds < time.monotonic() - began
@@ -76,6 +87,7 @@ def test_neither_the_start_nor_the_pieces_of_its_matrix_change_a_proof(model, pr
     x[np.setdiff1d(np.arange(x.size), np.flatnonzero(proof.x))[:3]] = 1
     poor = sht.prove(model, sht.Sparsity(10), SimpleNamespace(x=x))
     monkeypatch.setattr(least_squares, "PANEL", 1)
+    monkeypatch.setattr(least_squares, "ROWS", 17)
     pieces = sht.prove(model, sht.Sparsity(10))
     assert poor.proved and pieces.proved
     for other in (poor, pieces):
@@ -115,8 +127,8 @@ def test_bounds_that_are_nan_decide_nothing(monkeypatch, kind):
     np.testing.assert_allclose(proof.x, whole.x, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose((proof.upper, proof.lower), (whole.upper, whole.lower), rtol=2e-4)
     if not squared:  # whose supports are fitted again in exact arithmetic
-        values = generalised.Generalised.values
-        monkeypatch.setattr(generalised.Generalised, "values", lambda *args: tuple(np.nan * a for a in values(*args)))
+        values = Generalised.values
+        monkeypatch.setattr(Generalised, "values", lambda *args: tuple(np.nan * a for a in values(*args)))
         assert not sht.prove(model, threshold).proved
 
 
@@ -249,6 +261,51 @@ def test_a_singular_problem_says_so():
     assert not large.proved and large.lower == 0 and "collinear and l2 is 0" in large.statement
 
 
+@pytest.mark.parametrize("kind", [LeastSquares, Generalised])
+def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkeypatch):
+    """Against refits; of a loss that is not squared, what lowers its quadratic model most."""
+    squared, (X, y), p = kind is LeastSquares, make(40, 10, 4), 10
+    X, y = X * np.geomspace(0.1, 10, p), y if squared else np.where(y > 0.3, 1.0, -1.0)
+    loss = sht.losses.Squared() if squared else sht.losses.Logistic()
+    with jax.enable_x64(True):
+        model = sht.LinearModel(X + squared, y, loss, l2=1e-2, fit_intercept=squared)
+    problem, late = (kind(model, np.array([5]), 3, stop_at=stop) for stop in (np.inf, -np.inf))
+
+    def lowers(S, j):
+        """What adding a feature lowers F by: with a refit, or by its slope and curvature."""
+        if squared:
+            return problem.values(np.array([S]))[0][0] - problem.values(np.array([[*S, j]]))[0][0]
+        share = 1 / (1 + np.exp(y * (X @ problem.fit(np.array(S))[1])))
+        return np.mean(y * share * X[:, j]) ** 2 / (np.mean(share * (1 - share) * X[:, j] ** 2) + 1e-2)
+
+    def rest(S):
+        return sorted(set(range(p)) - set(S), key=lambda j: -lowers(S, j))
+
+    if squared:
+        before = [problem._row(j) for j in range(p)]
+        assert problem.prepare()
+        np.testing.assert_allclose(before, problem.Q, atol=1e-12)
+        S = problem.search(np.array([0, 1, 2]))
+        exchanges = ([*(set(S) - {i}), j] for i, j in itertools.product(set(S) - {5}, set(range(p)) - set(S)))
+        assert 5 in S and problem.values(S[None])[0] <= min(
+            problem.values(np.array(each)[None])[0] for each in exchanges
+        )
+        monkeypatch.setattr(least_squares, "SWAPS", 0)
+    greedy = [5]
+    while len(greedy) < 4:
+        greedy.append(rest(greedy)[0])
+    assert problem.search(np.zeros(0, int)).tolist() == sorted(greedy)
+    assert late.search(np.zeros(0, int)).tolist() == sorted([5, *rest([5])[:3]])
+
+
+def test_the_time_of_eigenvalues_grows_with_the_cube_of_their_number(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(quadratic.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(np.linalg, "eigh", lambda A: clock.append(clock.pop() + A.shape[0] ** 3))
+    for p in (100, 256, 257, 800):
+        assert quadratic._eigen_seconds(np.zeros((p, p)), p) == (0 if p <= 256 else pytest.approx(2.5 * p**3)), p
+
+
 def test_progress_is_reported(model):
     seen = []
     sht.prove(model, sht.Sparsity(10), progress=lambda done, total: seen.append((done, total)))
@@ -256,6 +313,8 @@ def test_progress_is_reported(model):
 
 
 def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
+    for kind, (n, p), stated in ((LeastSquares, (10**3, 10**6), 160e12), (Generalised, (10**4, 10**6), 50e10)):
+        assert kind.memory(SimpleNamespace(y=np.zeros(n), n_coefficients=p)) == pytest.approx(stated, rel=0.02), kind
     wide = sht.LinearModel(np.random.default_rng(0).standard_normal((3, 200_000), dtype=np.float32), np.arange(3.0))
     with pytest.raises(ValueError, match=r"objective: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
         sht.prove(wide, sht.Sparsity(2))
