@@ -253,8 +253,12 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
         yield "support", f"{proof.support.idx}"
     if proof.proved != said.startswith("Proved"):
         yield "words", said
-    history = proof.history
-    if any((np.diff(history[name]) * sign < 0).any() for name, sign in (("lower", 1), ("upper", -1), ("nodes", 1))):
+    history, share = proof.history, (proof.upper - proof.lower) / max(proof.upper - proof.floor, 1e-300)
+    if abs(proof.gap - share) > 1e-9 and proof.gap:
+        yield "gap", f"{proof.gap}, is {share}"
+    if history["nodes"][-1] != proof.nodes or any(
+        (np.diff(history[name]) * sign < 0).any() for name, sign in (("lower", 1), ("upper", -1), ("nodes", 1))
+    ):
         yield "history", f"{history}"
     found = re.search("to ([0-9.e+-]+)% of the objective", said)
     share = re.search("to ([0-9.e+-]+) of the objective w", said)
