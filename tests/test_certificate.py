@@ -79,35 +79,6 @@ def best_exchange(value_of, chosen, p=P):
     return values[best], best
 
 
-def test_a_logistic_model_against_scipy(x64, monkeypatch):
-    problem = Problem(1)
-    X, y = problem.X, np.where(problem.y > np.median(problem.y), 1.0, -1.0)
-    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.05, fit_intercept=True)
-
-    def fit(support):
-        def F(z):
-            return np.logaddexp(0, -y * (X[:, support] @ z[:-1] + z[-1])).mean() + 0.025 * z[:-1] @ z[:-1]
-
-        return scipy.optimize.minimize(F, np.zeros(len(support) + 1), tol=1e-13)
-
-    def value(support):
-        return fit(support).fun
-
-    pairs = sorted(itertools.combinations(range(P), 2), key=value)
-    for rank in (0, 1, 5, -1):
-        support = pairs[rank]
-        z = fit(support).x
-        c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
-        best, exchange = best_exchange(value, support)
-        np.testing.assert_allclose(c.upper_bound, value(support), rtol=1e-9)
-        np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), atol=1e-9)
-        assert c.stationary and c.best_swap == (exchange if c.swap_gain else None)
-        assert rank != 0 or (c.swap_gain == 0.0 and c.necessary_condition)
-    monkeypatch.setattr("sparsehtp.certificates.certificate.REFIT_WORK", 0)
-    c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
-    assert c.stationary and c.swap_gain is c.best_swap is None and "12 refits are too many" in c.statement
-
-
 def test_a_free_place_is_filled(x64):
     problem = Problem(2)
     problem.X[:, 0] = 0
@@ -234,68 +205,57 @@ def test_of_refits_the_best_one_is_told_and_none_where_one_is_in_doubt(monkeypat
 
 PROVED = dual_bound.DualBound(0.9, True, "Proved optimal: it is.", "Proved: it is.")
 NEAR = dual_bound.DualBound(0.9, False, "Within 1% of it.")
-GAIN, SHARE = {"gain": 0.5, "swap": (1, 2)}, r"\(by more than 1e-08 of its value\)"
-UNKNOWN = (
-    "Whether exchanging one chosen feature for another would lower the objective is unknown, since rounding decides."
-)
-NO_MOVE = f"feature that is added, left out or exchanged for another, the others held, lowers the objective {SHARE}."
-NO_DUAL = " The dual gives no bound: it needs l2 > 0 and a conjugate loss."
-NO_SWAP = (
-    f"No exchange of one chosen feature for another lowers the objective {SHARE}, with all coefficients fitted again."
-)
-NO_PROOF = " This does not prove that it is the best subset."
+GAIN, MORE = {"gain": 0.5, "swap": (1, 2)}, r"\(by more than 1e-08 of its value\)"
 UNTOLD = "Whether the coefficients are optimal for the chosen features cannot be told at this precision."
-POOR = "The coefficients are not optimal for the chosen features: "
-SAID = [
-    (of_a_penalised_point, {}, f"Locally optimal: no {NO_MOVE}{NO_DUAL}"),
-    (of_a_penalised_point, {"proof": NEAR}, f"Locally optimal: no {NO_MOVE} Within 1% of it."),
-    (of_a_penalised_point, {"proof": PROVED}, "Proved optimal: it is."),
-    (of_a_penalised_point, {"stationary": None}, f"{UNTOLD} No {NO_MOVE}{NO_DUAL}"),
+UNKNOWN = "Whether exchanging one chosen feature for another would lower the objective is unknown, since it is."
+POOR = "The coefficients are not optimal for the chosen features:"
+NO_MOVE = f"feature that is added, left out or exchanged for another, the others held, lowers the objective {MORE}."
+NO_DUAL = "The dual gives no bound: it needs l2 > 0 and a conjugate loss."
+NO_SWAP = (
+    f"No exchange of one chosen feature .* objective {MORE}, with all .* again. This does not prove that .* subset."
+)
+OF_A_PENALISED_POINT = [
+    ({}, f"Locally optimal: no {NO_MOVE} {NO_DUAL}"),
+    ({"proof": NEAR}, f"Locally optimal: no {NO_MOVE} Within 1% of it."),
+    ({"proof": PROVED}, "Proved optimal: it is."),
+    ({"stationary": None}, f"{UNTOLD} No {NO_MOVE} {NO_DUAL}"),
+    ({"stationary": False}, f"{POOR} fitting them again lowers the objective. No {NO_MOVE} {NO_DUAL}"),
+    ({"gain": None}, f"{UNKNOWN} {NO_DUAL}"),
+    (GAIN, f"Exchanging feature 1 for feature 2, the others held, lowers the objective by 0.5. {NO_DUAL}"),
+    (GAIN | {"swap": (1, None)}, "Leaving out feature 1, the .*"),
+    (GAIN | {"swap": (None, 2)}, "Adding feature 2, the .*"),
+]
+OF_REFITS = [
+    ({}, NO_SWAP),
+    ({"proof": NEAR}, f"{NO_SWAP} Within 1% of it."),
     (
-        of_a_penalised_point,
-        {"stationary": False},
-        f"{POOR}fitting them again lowers the objective. No {NO_MOVE}{NO_DUAL}",
+        {"convex": False},
+        f"No refit from here .* lowers the objective {MORE}; .* convex. This does not prove .* subset.",
     ),
-    (of_a_penalised_point, {"gain": None}, f"{UNKNOWN}{NO_DUAL}"),
-    *(
-        (of_a_penalised_point, GAIN | {"swap": swap}, f"{move}, the others held, lowers the objective by 0.5.{NO_DUAL}")
-        for swap, move in (
-            ((1, 2), "Exchanging feature 1 for feature 2"),
-            ((1, None), "Leaving out feature 1"),
-            ((None, 2), "Adding feature 2"),
-        )
-    ),
-    (of_refits, {}, NO_SWAP + NO_PROOF),
-    (of_refits, {"convex": False}, f"No refit from here .* lowers the objective {SHARE}; .* is convex.{NO_PROOF}"),
-    (of_refits, {"every_subset": True}, f"This is the best subset of its size: .*, lowers the objective {SHARE}."),
-    (of_refits, {"every_subset": True, "convex": False}, "No refit from here .*"),
-    (of_refits, {"every_subset": True, "stationary": None}, f"{UNTOLD} {NO_SWAP}{NO_PROOF}"),
-    (of_refits, {"stationary": False}, f"{POOR}refitting them lowers the objective. {NO_SWAP}{NO_PROOF}"),
-    (of_refits, {"stationary": False, "digit": 2e-8}, f"{POOR}.* Rounding of the intercept alone may cost 2e-08: .*"),
+    ({"every_subset": True}, f"This is the best subset of its size: .*, lowers the objective {MORE}."),
+    ({"every_subset": True, "convex": False}, "No refit from here .*"),
+    ({"every_subset": True, "stationary": None}, f"{UNTOLD} {NO_SWAP}"),
+    ({"stationary": False}, f"{POOR} refitting them lowers the objective. {NO_SWAP}"),
+    ({"stationary": False, "digit": 2e-8}, f"{POOR}.* Rounding of the intercept alone may cost 2e-08: .*"),
     (
-        of_refits,
         {"stationary": False, "proof": PROVED},
-        f"Refitting .* a little more. {NO_SWAP} Proved optimal: it is.",
+        "Refitting .* a little more. No exchange .* again. Proved optimal: it is.",
     ),
-    (of_refits, {"gain": None}, f"{UNKNOWN} Nothing here proves that it is the best subset."),
-    (of_refits, {"gain": None, "proof": PROVED}, f"{UNKNOWN} Proved optimal: it is."),
-    (of_refits, {"proof": NEAR}, f"{NO_SWAP}{NO_PROOF} Within 1% of it."),
-    (
-        of_refits,
-        GAIN | {"value": -2.0},
-        r"Exchanging .* lowers the objective by 0.5 \(0.25 of its value\), so .* subset.",
-    ),
-    (of_refits, GAIN | {"value": 1e-4, "necessary": False}, "Exchanging .* by 0.5, so this is not the best subset."),
-    (of_refits, GAIN | {"proof": PROVED}, "Exchanging .* best subset. Proved: it is."),
-    (of_refits, GAIN | {"proof": NEAR}, "Exchanging .* best subset. Within 1% of it."),
-    (of_refits, {"necessary": False}, rf".*{NO_PROOF} A necessary .* fails \(by more than 5.0e-09\), so .* exists."),
-    (of_refits, {"enough": 2e-8}, r"No .* \(by more than 2.1e-08, the rounding of .* without features\), .*"),
+    ({"gain": None}, f"{UNKNOWN} Nothing here proves that it is the best subset."),
+    ({"gain": None, "proof": PROVED}, f"{UNKNOWN} Proved optimal: it is."),
+    (GAIN | {"value": -2.0}, r"Exchanging .* lowers the objective by 0.5 \(0.25 of its value\), so .* subset."),
+    (GAIN | {"value": 1e-4, "necessary": False}, "Exchanging .* by 0.5, so this is not the best subset."),
+    (GAIN | {"proof": PROVED}, "Exchanging .* best subset. Proved: it is."),
+    (GAIN | {"proof": NEAR}, "Exchanging .* best subset. Within 1% of it."),
+    ({"necessary": False}, rf"{NO_SWAP} A necessary condition .* fails \(by more than 5.0e-09\), so .* exists."),
+    ({"enough": 2e-8}, r"No .* \(by more than 2.1e-08, the rounding of the objective without features\), .*"),
 ]
 
 
-def test_what_is_said():
-    for sentences, known, said in SAID:
-        known = dict(stationary=True, gain=0.0, enough=1e-8, slack=1e-8, tol=1e-8, why="rounding decides") | known
+@pytest.mark.parametrize(("sentences", "table"), [(of_a_penalised_point, OF_A_PENALISED_POINT), (of_refits, OF_REFITS)])
+def test_what_is_said(sentences, table):
+    for known, said in table:
+        known = dict(stationary=True, gain=0.0, enough=1e-8, slack=1e-8, tol=1e-8, why="it is") | known
         statement = " ".join(filter(None, sentences(Facts(known.pop("value", 1.0), sentences, **known))))
         assert re.fullmatch(said, statement), (known, statement)
 
@@ -476,7 +436,7 @@ def test_every_solution_of_every_threshold_is_taken(x64, name):
 
 
 @pytest.mark.parametrize("counts", [(None, 1), pytest.param((1, 1), marks=pytest.mark.slow)])
-def test_leaves_exchange_within_themselves(x64, counts):
+def test_leaves_exchange_within_themselves(x64, counts, monkeypatch):
     def fit(members):
         z = np.linalg.lstsq(DATA[:, members], TARGET)[0]
         return z, np.mean((DATA[:, members] @ z - TARGET) ** 2) / 2
@@ -498,6 +458,9 @@ def test_leaves_exchange_within_themselves(x64, counts):
         gain = value - min(fit(each)[1] for each in others)
         c = sht.certificate(model, threshold, solution)
         assert c.swap_gain == pytest.approx(max(gain, 0), rel=1e-8, abs=1e-12), (members, c.statement)
+    monkeypatch.setattr(certificate, "REFIT_WORK", 0)
+    none = sht.certificate(model, threshold, solution)
+    assert none.swap_gain is None and f"{len(others)} refits are too many" in none.statement
     with pytest.raises(ValueError, match="holds 2 units of leaf 1; k allows 1"):
         sht.certificate(model, threshold, solution_on([0, 1, 2, 3]))
 

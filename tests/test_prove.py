@@ -280,35 +280,6 @@ def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkey
     assert late.search(np.zeros(0, int)).tolist() == sorted([5, *rest([5])[:3]])
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_nodes_are_taken_in_their_order_and_split(monkeypatch, full):
-    """Those with the least bounds or, where the pool is full, the youngest; without a feature and, if both, with it."""
-    rng, n, p = np.random.default_rng(0), 40, 9
-    monkeypatch.setattr(tree, "POOL_BYTES", 0 if full else 2**30)
-    inn, out = rng.random((2, n, p)) < 0.2
-    out &= ~inn
-    bound, born, both = rng.random(n), rng.permutation(n), rng.random(n) < 0.5
-    feature, pool = np.where(rng.random(n) < 0.2, -1, np.argmin(inn | out, 1)), tree.Pool(p)
-    v, u = rng.standard_normal((2, n, p)).astype(np.float32)
-    pool.add(inn, out, bound=bound, born=born, feature=feature, both=both, v=v, u=u)
-    children, gone = [], []
-    for i in np.argsort(-born if full else bound)[:16]:
-        ways = ["itself"] if feature[i] < 0 else ["without", "with"] if both[i] else ["without"]
-        ways = ways if bound[i] < 0.7 else []  # others are done with
-        if len(children) + len(ways) > 16:
-            break
-        gone.append(i)
-        for way in ways:
-            split = (np.arange(p) == feature[i]) & (way != "itself")
-            masks = inn[i] | (split & (way == "with")), out[i] | (split & (way == "without"))
-            children.append((bound[i], *(a.tobytes() for a in (*masks, v[i], u[i]))))
-    taken = tree.Tree._take(SimpleNamespace(pool=pool, level=0.7), 16)
-    assert sorted((at, *(a.tobytes() for a in rest)) for at, *rest in zip(*taken, strict=True)) == sorted(children)
-    assert sorted(pool["bound"]) == sorted(np.delete(bound, gone))
-    left = len(pool["bound"]), len(tree.Tree._take(SimpleNamespace(pool=pool, level=0.0), 99)[0]), pool.size
-    assert left == (n - len(gone), 0, 0), "nothing is open once no bound is below the level"
-
-
 def test_supports_that_could_be_better_are_fitted_and_the_best_is_offered():
     """In exact arithmetic where rounding could decide, and there is time for that."""
     calls, values, lower = [], np.array([1.2, 0.95, np.nan, 0.85]), np.array([1.15, 0.95, np.nan, 0.5])
