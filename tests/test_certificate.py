@@ -260,6 +260,14 @@ def test_what_is_said(sentences, table):
         assert re.fullmatch(said, statement), (known, statement)
 
 
+def test_rounding_refutes_no_best_subset():
+    facts = Facts(1.0, of_refits, gain=0.0, every_subset=True, necessary=False)
+    known = facts, facts._replace(every_subset=False, proof=PROVED), facts._replace(necessary=None)
+    assert [certificate._stated(each).necessary_condition for each in known] == [True, True, None]
+    for doubt in (facts._replace(every_subset=False), facts._replace(gain=0.5, swap=(1, 2)), facts._replace(gain=None)):
+        assert certificate._stated(doubt).necessary_condition is False, doubt
+
+
 @pytest.mark.parametrize("shrink", [1.0, 0.9])
 @pytest.mark.parametrize("priced", [False, True], ids=["k features", "priced"])
 def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, priced, shrink):
