@@ -250,7 +250,7 @@ def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkey
     X, y = X * np.geomspace(0.1, 10, p), y if squared else np.where(y > 0.3, 1.0, -1.0)
     loss = sht.losses.Squared() if squared else sht.losses.Logistic()
     with jax.enable_x64(True):
-        model = sht.LinearModel(X + squared, y, loss, l2=1e-2, fit_intercept=squared)
+        model = sht.LinearModel(X + squared * X.std(0) / 2, y, loss, l2=1e-2, fit_intercept=squared)
     problem, late = (kind(model, np.array([5]), 3, stop_at=stop) for stop in (np.inf, -np.inf))
 
     def lowers(S, j):
@@ -265,6 +265,8 @@ def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkey
 
     assert problem.null == pytest.approx(np.var(y) / 2 if squared else np.log(2)), "F without features"
     if squared:
+        moments = (X - X.mean(0)).T @ y / 40, np.var(X, 0), np.mean((X + X.std(0) / 2) ** 2, 0)
+        np.testing.assert_allclose(problem._moments()[:3], moments, rtol=1e-9, atol=1e-12)
         monkeypatch.setattr(least_squares, "PANEL", 1)
         assert not late.prepare(), "there was no time for it"
         before = [problem._row(j) for j in range(p)]

@@ -1,6 +1,7 @@
 """No coordinate of an optimum is ever screened out, none outside ever fixed in; bounds never claim too much."""
 
 import functools
+from types import SimpleNamespace
 
 import cases
 import jax
@@ -12,7 +13,7 @@ from exhaustive import Problem, best_penalised, best_sparse
 
 import sparsehtp as sht
 from sparsehtp.duality import Fixed, dual_of, relax
-from sparsehtp.screening import gap_sphere, screen
+from sparsehtp.screening import gap_sphere, rules, screen
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
@@ -91,6 +92,32 @@ def test_screening_is_safe(seeds, share):
         decided, old, new, number = decided + a, old + b, new + c, number + P
         check_screening(random_problem(seed), k=seed % P)
     assert decided >= share * number and new > old > 0
+
+
+def test_rules_are_the_bounds_that_they_come_from():
+    """Rule (16) as printed; phi as the least of both bounds over all |w_j| >= m, on a grid."""
+    rng, mu, D, UB = np.random.default_rng(0), 0.25, 1.0, 1.2
+    l0, l1, l2, A, tau = rng.uniform(0.1, 2, (5, 150)) * [[1], [1], [1], [1], [3]]
+    t, pull, psi = tau - l1, mu / (2 * A), l0 - np.maximum(tau - l1, 0) ** 2 / (2 * l2)
+    fixed = Fixed(*(np.arange(150) == j for j in (0, 1)))
+    loss, columns = SimpleNamespace(smoothness=1 / mu), SimpleNamespace(norms=lambda: None)
+    dual = SimpleNamespace(prices=(l0, l1), ridge=l2, objective=SimpleNamespace(loss=loss), columns=columns)
+    dual.masks, dual.rounding = (lambda: fixed), (lambda *_: 0.0)
+
+    def decide(tau, terms):
+        point = SimpleNamespace(value=D, tau=tau, terms=terms)
+        return [rule(dual, point, A, UB) for rule in (rules._phi, gap_sphere)]
+
+    found, sphere = cases.jit(decide)(tau * rng.choice([-1, 1], 150), -psi)
+    w = np.sqrt(2 * l0 / (A / mu + l2)) + np.linspace(0, 40, 4001)[:, None]
+    phi = np.min(l0 - t * w + l2 / 2 * w**2 + pull * (l2 * w - t) ** 2, 0)
+    excess = np.maximum(tau - l1 - np.sqrt(2 * l0 * (A / mu + l2)), 0)
+    free, rest = ~(fixed.zero | fixed.nonzero), D - np.minimum(psi, 0)
+    inn = free & (rest + pull * excess**2 > UB)
+    for decided, expected in zip(found, (free & (rest + phi > UB) & ~inn, inn), strict=True):
+        assert np.sum(decided != expected) <= 1 and expected.sum() > 10  # a grid may err beside a tie
+    old = np.abs(tau) + np.sqrt(A * 2 * (UB - D) / mu) < l1 + np.sqrt(2 * l0 * l2)
+    assert np.array_equal(sphere.zero, old) and old.sum() > 10
 
 
 @functools.cache
