@@ -96,28 +96,30 @@ def test_screening_is_safe(seeds, share):
 
 def test_rules_are_the_bounds_that_they_come_from():
     """Rule (16) as printed; phi as the least of both bounds over all |w_j| >= m, on a grid."""
-    rng, mu, D, UB = np.random.default_rng(0), 0.25, 1.0, 1.2
-    l0, l1, l2, A, tau = rng.uniform(0.1, 2, (5, 150)) * [[1], [1], [1], [1], [3]]
+    rng, mu, p = np.random.default_rng(0), 0.25, 150
+    l0, l1, l2, A, tau = rng.uniform(0.1, 2, (5, p)) * [[1], [1], [1], [1], [3]]
     t, pull, psi = tau - l1, mu / (2 * A), l0 - np.maximum(tau - l1, 0) ** 2 / (2 * l2)
-    fixed = Fixed(*(np.arange(150) == j for j in (0, 1)))
+    fixed = Fixed(*(np.arange(p) == j for j in (0, 1)))
     loss, columns = SimpleNamespace(smoothness=1 / mu), SimpleNamespace(norms=lambda: None)
     dual = SimpleNamespace(prices=(l0, l1), ridge=l2, objective=SimpleNamespace(loss=loss), columns=columns)
     dual.masks, dual.rounding = (lambda: fixed), (lambda *_: 0.0)
 
-    def decide(tau, terms):
-        point = SimpleNamespace(value=D, tau=tau, terms=terms)
-        return [rule(dual, point, A, UB) for rule in (rules._phi, gap_sphere)]
+    @cases.jit
+    def decide(tau, upper):
+        point = SimpleNamespace(value=1.0, tau=tau, terms=-psi)
+        return [rule(dual, point, A, upper) for rule in (rules._phi, gap_sphere)]
 
-    found, sphere = cases.jit(decide)(tau * rng.choice([-1, 1], 150), -psi)
     w = np.sqrt(2 * l0 / (A / mu + l2)) + np.linspace(0, 40, 4001)[:, None]
     phi = np.min(l0 - t * w + l2 / 2 * w**2 + pull * (l2 * w - t) ** 2, 0)
     excess = np.maximum(tau - l1 - np.sqrt(2 * l0 * (A / mu + l2)), 0)
-    free, rest = ~(fixed.zero | fixed.nonzero), D - np.minimum(psi, 0)
-    inn = free & (rest + pull * excess**2 > UB)
-    for decided, expected in zip(found, (free & (rest + phi > UB) & ~inn, inn), strict=True):
-        assert np.sum(decided != expected) <= 1 and expected.sum() > 10  # a grid may err beside a tie
-    old = np.abs(tau) + np.sqrt(A * 2 * (UB - D) / mu) < l1 + np.sqrt(2 * l0 * l2)
-    assert np.array_equal(sphere.zero, old) and old.sum() > 10
+    free, rest = ~(fixed.zero | fixed.nonzero), np.maximum(-psi, 0)
+    for gap in (0.2, 1.0):
+        (zero, nonzero), old = decide(tau * rng.choice([-1, 1], p), 1 + gap)
+        inn = free & (rest + pull * excess**2 > gap)
+        out = free & (rest + phi > gap) & ~inn
+        assert np.sum(zero != out) <= 1 and np.sum(nonzero != inn) <= 1, "a grid may err beside a tie"
+        sphere = tau + np.sqrt(A * 2 * gap / mu) < l1 + np.sqrt(2 * l0 * l2)
+        assert np.array_equal(old.zero, sphere) and min(out.sum(), inn.sum(), sphere.sum()) > 3
 
 
 @functools.cache
