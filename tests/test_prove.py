@@ -264,6 +264,8 @@ def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkey
         return sorted(set(range(p)) - set(S), key=lambda j: -lowers(S, j))
 
     assert problem.null == pytest.approx(np.var(y) / 2 if squared else np.log(2)), "F without features"
+    value, lower = problem.values(np.arange(4)[None])
+    assert 0.999 * value < lower < value, "rounding is taken off"
     if squared:
         moments = (X - X.mean(0)).T @ y / 40, np.var(X, 0), np.mean((X + X.std(0) / 2) ** 2, 0)
         np.testing.assert_allclose(problem._moments()[:3], moments, rtol=1e-9, atol=1e-12)
