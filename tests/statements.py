@@ -247,14 +247,18 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
         yield "upper", f"upper {proof.upper:.9g}, {where}"
     if not proof.lower <= most + 1e-9 * abs(most - floor) + 1e-15 * null + blur:
         yield "lower", f"lower {proof.lower:.9g}, {where}"
-    members = set(np.asarray(proof.support.idx).tolist())
+    members = set(chosen(proof).tolist())
     inside = set(np.flatnonzero(proof.x)) <= members and {*drawn.keep} <= members
     if len(members) > drawn.k + len(drawn.keep) or not inside:
         yield "support", f"{proof.support.idx}"
     if proof.proved != said.startswith("Proved"):
         yield "words", said
-    history = proof.history
-    if any((np.diff(history[name]) * sign < 0).any() for name, sign in (("lower", 1), ("upper", -1), ("nodes", 1))):
+    history, share = proof.history, (proof.upper - proof.lower) / max(proof.upper - proof.floor, 1e-300)
+    if abs(proof.gap - share) > 1e-9 and proof.gap:
+        yield "gap", f"{proof.gap}, is {share}"
+    if history["nodes"][-1] != proof.nodes or any(
+        (np.diff(history[name]) * sign < 0).any() for name, sign in (("lower", 1), ("upper", -1), ("nodes", 1))
+    ):
         yield "history", f"{history}"
     found = re.search("to ([0-9.e+-]+)% of the objective", said)
     share = re.search("to ([0-9.e+-]+) of the objective w", said)

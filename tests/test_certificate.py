@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 import sparsehtp as sht
-from sparsehtp.certificates import certificate, dual_bound, penalised, placed
-from sparsehtp.certificates.facts import of_a_penalised_point
+from sparsehtp.certificates import certificate, dual_bound, penalised, placed, swap_scan
+from sparsehtp.certificates.facts import Facts, of_a_penalised_point, of_refits
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
@@ -78,62 +79,9 @@ def best_exchange(value_of, chosen, p=P):
     return values[best], best
 
 
-def test_best_subset_is_swap_optimal(x64):
-    for seed in range(20):
-        model = Problem(seed).model()
-        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset("fast"))
-        c = sht.certificate(model, sht.Sparsity(K), solution, bounds=False)
-        assert c.swap_gain == 0.0 and c.best_swap is None and c.stationary and c.lower_bound is None is c.gap
-        assert "No exchange" in c.statement and "not prove" in c.statement
-
-
-def test_global_optima_satisfy_lemma_21(x64):
-    refuted = 0
-    for seed in range(8):
-        problem = Problem(seed, CENTRED_RIDGE)
-        supports = sorted(itertools.combinations(range(P), K), key=problem.value)
-        best, worst = (
-            sht.certificate(problem.model(), sht.Sparsity(K), problem.fit(support)[0])
-            for support in (supports[0], supports[-1])
-        )
-        assert best.swap_gain == 0.0 and best.necessary_condition and best.stationary
-        assert worst.swap_gain > 0 and worst.stationary
-        assert "Exchanging feature {} for feature {}".format(*worst.best_swap) in worst.statement
-        refuted += not worst.necessary_condition
-    assert refuted  # and some of the worst do not
-
-
-def test_a_logistic_model_against_scipy(x64, monkeypatch):
-    problem = Problem(1)
-    X, y = problem.X, np.where(problem.y > np.median(problem.y), 1.0, -1.0)
-    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=0.05, fit_intercept=True)
-
-    def fit(support):
-        def F(z):
-            return np.logaddexp(0, -y * (X[:, support] @ z[:-1] + z[-1])).mean() + 0.025 * z[:-1] @ z[:-1]
-
-        return scipy.optimize.minimize(F, np.zeros(len(support) + 1), tol=1e-13)
-
-    def value(support):
-        return fit(support).fun
-
-    pairs = sorted(itertools.combinations(range(P), 2), key=value)
-    for rank in (0, 1, 5, -1):
-        support = pairs[rank]
-        z = fit(support).x
-        c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
-        best, exchange = best_exchange(value, support)
-        np.testing.assert_allclose(c.upper_bound, value(support), rtol=1e-9)
-        np.testing.assert_allclose(c.swap_gain, max(value(support) - best, 0), atol=1e-9)
-        assert c.stationary and c.best_swap == (exchange if c.swap_gain else None)
-        assert rank != 0 or (c.swap_gain == 0.0 and c.necessary_condition)
-    monkeypatch.setattr("sparsehtp.certificates.certificate.REFIT_WORK", 0)
-    c = sht.certificate(model, sht.Sparsity(2), fit_of(np.array(support), z[:-1], z[-1]))
-    assert c.stationary and c.swap_gain is c.best_swap is None and "12 refits are too many" in c.statement
-
-
 def test_a_free_place_is_filled(x64):
     problem = Problem(2)
+    problem.X[:, 0] = 0
     c = sht.certificate(problem.model(), sht.Sparsity(K), problem.fit([3, 6])[0])
     values = {j: problem.value([3, 6, j]) for j in set(range(P)) - {3, 6}}
     best = min(values, key=values.get)
@@ -154,8 +102,8 @@ def test_a_point_that_is_not_stationary(x64):
 def test_nothing_to_exchange_is_the_optimum(x64):
     problem = Problem(4)
     model = sht.QuadraticForm.from_data(problem.X, problem.y)
-    for k in (0, 1, P):
-        support = range(k) if k != 1 else [min(range(P), key=lambda j: problem.value([j]))]
+    for k in (0, 1, P - 1, P):
+        support = min(itertools.combinations(range(P), k), key=problem.value)
         c = sht.certificate(model, sht.Sparsity(k), problem.fit(support)[0])
         assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition and c.stationary
         assert "This is the best subset" in c.statement
@@ -180,41 +128,134 @@ def test_blocks_of_features_give_the_same(x64, monkeypatch):
         fit, _ = problem.fit(support)
         whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
         with monkeypatch.context() as small:
-            small.setattr("sparsehtp.certificates.swap_scan.BLOCK_MEMORY", 3 * 8 * (N + 12) - 1)
+            small.setattr(swap_scan, "BLOCK_MEMORY", 8 * 8 * P - 1)
+            small.setattr(certificate, "REFIT_WORK", 0)  # scores alone say which exchanges are refitted
+            small.setattr(certificate, "DENSE_HESSIAN_LIMIT", P + 1)
             blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-        assert (
-            whole.swap_gain > 0
-            and blocks.best_swap == whole.best_swap
-            and blocks.necessary_condition == whole.necessary_condition
-        )
+            small.setattr(certificate, "DENSE_HESSIAN_LIMIT", P)
+            none = sht.certificate(problem.model(), sht.Sparsity(K), fit, bounds=False)
+        assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap
+        assert blocks.necessary_condition == whole.necessary_condition
         np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
+        assert none.swap_gain is None and f"supports of more than {P} coefficients" in none.statement
         entered.add(whole.best_swap[1])
     assert P - 1 in entered, entered
 
 
-def test_what_is_said_of_a_priced_point():
-    def said(**known):
-        proof = SimpleNamespace(sentence=known.pop("sentence", ""), optimal=False)
-        facts = dict(
-            stationary=True,
-            swap=None,
-            gain=0.0,
-            noun="feature",
-            value=1.0,
-            enough=1e-9,
-            tol=1e-8,
-            why="rounding decides",
-        )
-        return " ".join(of_a_penalised_point(SimpleNamespace(proof=proof, **facts | known)))
+def test_curvatures_of_exchanges_are_those_of_the_gram_matrix(x64, monkeypatch):
+    """Of chosen features that may leave, and others that may enter: no kept one, no padding of a block."""
+    rng, p = np.random.default_rng(0), 23
+    X, s = rng.standard_normal((N, p)) * np.append(100, np.geomspace(0.3, 3, p - 1)) + 1, rng.uniform(0.5, 2, N)
+    X[:, -1] *= 5
+    units = sht.results.Support(np.array([p, 0, 3, 7, 0, 0, 0, 0, 0]), np.arange(9) < 4)  # free, kept, chosen, padding
+    G = (X - s @ X / s.sum()).T * s / s.sum() @ X + 0.1 * np.eye(p)
+    pairs = ([i, j] for i in (3, 7) for j in set(range(1, p)) - {3, 7})
+    steepest = max(np.linalg.eigvalsh(G[np.ix_(pair, pair)])[-1] for pair in pairs)
+    monkeypatch.setattr(swap_scan, "BLOCK_MEMORY", 8 * 8 * p - 1)
+    monkeypatch.setattr(swap_scan, "GRAM_ROWS", 3)
+    for data in (X, scipy.sparse.csr_array(X)):
+        model = sht.LinearModel(data, X[:, 1], l2=0.1, sample_weight=s, fit_intercept=True)
+        _, diagonal, largest = swap_scan.scan(model, units, np.array([2, 3, 4]), None, 0.0)
+        np.testing.assert_allclose(diagonal, np.diag(G), rtol=1e-10)
+        np.testing.assert_allclose(largest, steepest, rtol=1e-10)
+    labels = sht.LinearModel(X, np.sign(X[:, 1]), sht.losses.Logistic(), l2=0.1)
+    bound, smoothness = swap_scan.quadratic_bound(labels)
+    assert bound.quadratic and smoothness == 0.25 and smoothness * float(bound.l2) == pytest.approx(0.1)
 
-    assert "Locally optimal: no feature that is added" in said() and "The dual gives no bound" in said()
-    assert "Exchanging feature 1 for feature 2, the others held, lowers the objective by 0.5." in said(
-        swap=(1, 2), gain=0.5
-    )
-    assert "are not optimal for the chosen features" in said(stationary=False)
-    assert "cannot be told at this precision" in said(stationary=None)
-    assert "is unknown, since rounding decides" in said(gain=None)
-    assert said(sentence="At most 1% away.").endswith("At most 1% away.")
+
+class At(SimpleNamespace):
+    __getitem__ = staticmethod(lambda _: ())
+
+
+def test_of_refits_the_best_one_is_told_and_none_where_one_is_in_doubt(monkeypatch):
+    fit = At(units=sht.results.Support(np.array([7, 0]), np.array([True, False])), objective=None, size=0)
+    fit._replace = lambda units: fit
+    base = Facts(1.0, of_refits, enough=1e-3, rounding=1e-3)
+    monkeypatch.setattr(certificate, "exchanged", lambda *_: None)
+    monkeypatch.setattr(certificate, "chunk_width", lambda *_: 2)
+
+    def told(values, rounding=0.0, ended=(), singular=(), places=(0, 0, 0, 0), near=False, bounds=1.0, **more):
+        size, gone = len(values), lambda which: np.isin(np.arange(4), which)
+        refits = np.array([*values, 9.0]), np.full(size + 1, rounding), ~gone(ended)[: size + 1], gone(singular)
+        monkeypatch.setattr(certificate, "refit_values", lambda places, new: [part[new] for part in refits])
+        monkeypatch.setattr(certificate, "_ambiguous", lambda _: near)
+        swaps = swap_scan.Candidates(np.broadcast_to(bounds, size), np.array(places)[:size], np.arange(size), **more)
+        found = certificate._confirmed(fit, base, swaps, 2)
+        return found.gain, found.swap or found.why
+
+    assert told([0.9, 0.5, 0.8]) == (pytest.approx(0.499), (7, 1)), "less what rounding may have done"
+    assert told([0.9, 0.5, 0.8], 0.1, places=(0, 1, 0)) == (pytest.approx(0.399), (None, 1))
+    assert told([0.9, 0.8, 0.5], bounds=[1, 1, 0.19]) == (pytest.approx(0.199), (7, 1)), "no other can be better"
+    assert told([0.9, 0.8, 0.5], bounds=[1, 1, 0.21]) == (pytest.approx(0.499), (7, 2))
+    assert told([0.5, np.nan]) == (pytest.approx(0.499), (7, 0))
+    assert told([0.5, 0.5], bounds=1e-3) == told([1.1, 1.0, 1.2], 0.9e-3) == told([1.0], singular=[0]) == (0, "")
+    for doubt in (
+        dict(values=[1.0, 1.0], rounding=1.1e-3),
+        dict(values=[1.1, 1.0], ended=[0]),
+        dict(values=[1.1, np.nan]),
+        dict(values=[1.1], complete=False),
+        dict(values=[1.1], doubtful=((0, 0),) * 257),
+    ):
+        assert told(**doubt) == (None, "the refits do not settle it at this precision"), doubt
+    for doubt in (dict(singular=[1]), dict(doubtful=((0, 0),))):
+        assert told([1.1, 1.0], near=True, **doubt) == (None, "columns are nearly, but not exactly, collinear"), doubt
+
+
+PROVED = dual_bound.DualBound(0.9, True, "Proved optimal: it is.", "Proved: it is.")
+NEAR = dual_bound.DualBound(0.9, False, "Within 1% of it.")
+GAIN, MORE = {"gain": 0.5, "swap": (1, 2)}, r"\(by more than 1e-08 of its value\)"
+UNTOLD = "Whether the coefficients are optimal for the chosen features cannot be told at this precision."
+UNKNOWN = "Whether exchanging one chosen feature for another would lower the objective is unknown, since it is."
+POOR = "The coefficients are not optimal for the chosen features:"
+NO_MOVE = f"feature that is added, left out or exchanged for another, the others held, lowers the objective {MORE}."
+NO_DUAL = "The dual gives no bound: it needs l2 > 0 and a conjugate loss."
+NO_SWAP = f"No exchange of one chosen feature .* objective {MORE}, with all .* again. This does not prove .* subset."
+OF_A_PENALISED_POINT = [
+    ({}, f"Locally optimal: no {NO_MOVE} {NO_DUAL}"),
+    ({"proof": NEAR}, f"Locally optimal: no {NO_MOVE} Within 1% of it."),
+    ({"proof": PROVED}, "Proved optimal: it is."),
+    ({"stationary": None}, f"{UNTOLD} No {NO_MOVE} {NO_DUAL}"),
+    ({"stationary": False}, f"{POOR} fitting them again lowers the objective. No {NO_MOVE} {NO_DUAL}"),
+    ({"gain": None}, f"{UNKNOWN} {NO_DUAL}"),
+    (GAIN, f"Exchanging feature 1 for feature 2, the others held, lowers the objective by 0.5. {NO_DUAL}"),
+    (GAIN | {"swap": (1, None)}, "Leaving out feature 1, the .*"),
+    (GAIN | {"swap": (None, 2)}, "Adding feature 2, the .*"),
+]
+OF_REFITS = [
+    ({}, NO_SWAP),
+    ({"proof": NEAR}, f"{NO_SWAP} Within 1% of it."),
+    ({"convex": False}, f"No refit from here .* the objective {MORE}; .* convex. This does not prove .* subset."),
+    ({"every_subset": True}, f"This is the best subset of its size: .*, lowers the objective {MORE}."),
+    ({"every_subset": True, "convex": False}, "No refit from here .*"),
+    ({"every_subset": True, "stationary": None}, f"{UNTOLD} {NO_SWAP}"),
+    ({"stationary": False}, f"{POOR} refitting them lowers the objective. {NO_SWAP}"),
+    ({"stationary": False, "digit": 2e-8}, f"{POOR}.* Rounding of the intercept alone may cost 2e-08: .*"),
+    ({"stationary": False, "proof": PROVED}, "Refitting .* a little more. No .* again. Proved optimal: it is."),
+    ({"gain": None}, f"{UNKNOWN} Nothing here proves that it is the best subset."),
+    ({"gain": None, "proof": PROVED}, f"{UNKNOWN} Proved optimal: it is."),
+    (GAIN | {"value": -2.0}, r"Exchanging .* lowers the objective by 0.5 \(0.25 of its value\), so .* subset."),
+    (GAIN | {"value": 1e-4, "necessary": False}, "Exchanging .* by 0.5, so this is not the best subset."),
+    (GAIN | {"proof": PROVED}, "Exchanging .* best subset. Proved: it is."),
+    (GAIN | {"proof": NEAR}, "Exchanging .* best subset. Within 1% of it."),
+    ({"necessary": False}, rf"{NO_SWAP} A necessary condition .* fails \(by more than 5.0e-09\), so .* exists."),
+    ({"enough": 2e-8}, r"No .* \(by more than 2.1e-08, the rounding of the objective without features\), .*"),
+]
+
+
+@pytest.mark.parametrize(("sentences", "table"), [(of_a_penalised_point, OF_A_PENALISED_POINT), (of_refits, OF_REFITS)])
+def test_what_is_said(sentences, table):
+    for known, said in table:
+        known = dict(stationary=True, gain=0.0, enough=1e-8, slack=1e-8, tol=1e-8, why="it is") | known
+        statement = " ".join(filter(None, sentences(Facts(known.pop("value", 1.0), sentences, **known))))
+        assert re.fullmatch(said, statement), (known, statement)
+
+
+def test_rounding_refutes_no_best_subset():
+    facts = Facts(1.0, of_refits, gain=0.0, every_subset=True, necessary=False)
+    known = facts, facts._replace(every_subset=False, proof=PROVED), facts._replace(necessary=None)
+    assert [certificate._stated(each).necessary_condition for each in known] == [True, True, None]
+    for doubt in (facts._replace(every_subset=False), facts._replace(gain=0.5, swap=(1, 2)), facts._replace(gain=None)):
+        assert certificate._stated(doubt).necessary_condition is False, doubt
 
 
 @pytest.mark.parametrize("shrink", [1.0, 0.9])
@@ -227,7 +268,8 @@ def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, p
     if priced:
         labels, threshold = np.where(problem.y > np.median(problem.y), 1.0, -1.0), sht.L0L1L2(0.02, 0.01)
         model = sht.LinearModel(problem.X, labels, sht.losses.Logistic(), **problem.options)
-        found = sht.solve(model, threshold, sht.solvers.CDSS(), record=None)
+        found = fit_of([1, 4, 6], [0.5, -0.5, 0.2], 0.1)
+        found = sht.solve(model, threshold, sht.solvers.CDSS(), record=None) if shrink == 1 else found
     fit, computed = Fit(shrink * np.asarray(found.x), found.intercept, found.support), []
     true = sht.certificate(model, threshold, fit)
 
@@ -257,6 +299,19 @@ def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, p
             for claim in ("swap_gain", "best_swap", "stationary", "necessary_condition"):
                 assert getattr(c, claim) in (None, getattr(true, claim)), (name, place, claim, c.statement)
         monkeypatch.setattr(module, name, function)
+    module, name = (penalised, "_penalised") if priced else places[0]
+    function = getattr(module, name)
+    for gain, most in ((np.nan, 0.0), (0.0, np.nan)):
+
+        def spoiled(*args, gain=gain, most=most):
+            at = function(*args)
+            if not priced:
+                return at._replace(grad=at.grad + np.nan)
+            return at._replace(found=at.found._replace(gain=gain), most=most)
+
+        monkeypatch.setattr(module, name, spoiled)
+        c = sht.certificate(model, threshold, fit, bounds=False)
+        assert (c.swap_gain if priced else c.stationary or c.necessary_condition) is None, c.statement
 
 
 def test_where_the_objective_overflows_nothing_is_claimed(x64):
@@ -287,6 +342,16 @@ def test_a_column_chosen_twice(x64):
     best, _ = best_exchange(problem.value, [1, 2, 5])
     assert c.stationary
     np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("apart", "near"), [(0.0, False), (1e-6, True), (1e-3, False)])
+def test_columns_are_nearly_collinear_in_any_units(x64, apart, near):
+    X, units = np.random.default_rng(0).standard_normal((N, 2)), sht.results.Support(np.arange(2), np.ones(2, bool))
+    X = np.column_stack([1e3 * X[:, 0], 1e-3 * (X[:, 0] + apart * X[:, 1])])
+    for model in (sht.LinearModel(X, X[:, 0]), sht.QuadraticForm.from_data(X, X[:, 0])):
+        threshold = sht.Sparsity(2).bind(model)
+        fit = placed.Placed(model, threshold, jnp.zeros(2), units, np.arange(2), 0.0, np.dtype(float))
+        assert certificate._ambiguous(fit) == near, type(model)
 
 
 def test_within_groups_nothing_is_said(x64):
@@ -368,7 +433,7 @@ def test_every_solution_of_every_threshold_is_taken(x64, name):
 
 
 @pytest.mark.parametrize("counts", [(None, 1), pytest.param((1, 1), marks=pytest.mark.slow)])
-def test_leaves_exchange_within_themselves(x64, counts):
+def test_leaves_exchange_within_themselves(x64, counts, monkeypatch):
     def fit(members):
         z = np.linalg.lstsq(DATA[:, members], TARGET)[0]
         return z, np.mean((DATA[:, members] @ z - TARGET) ** 2) / 2
@@ -390,7 +455,10 @@ def test_leaves_exchange_within_themselves(x64, counts):
         gain = value - min(fit(each)[1] for each in others)
         c = sht.certificate(model, threshold, solution)
         assert c.swap_gain == pytest.approx(max(gain, 0), rel=1e-8, abs=1e-12), (members, c.statement)
-    with pytest.raises(ValueError, match=r"holds 2 units .*; k allows 1"):
+    monkeypatch.setattr(certificate, "REFIT_WORK", 0)
+    none = sht.certificate(model, threshold, solution)
+    assert none.swap_gain is None and f"{len(others)} refits are too many" in none.statement
+    with pytest.raises(ValueError, match="holds 2 units of leaf 1; k allows 1"):
         sht.certificate(model, threshold, solution_on([0, 1, 2, 3]))
 
 
@@ -399,7 +467,9 @@ def test_what_it_does_not_take():
     model, fit = problem.model(), problem.fit([1, 4, 6])[0]
     with pytest.raises(ValueError, match="concrete"):
         jax.jit(lambda x: sht.certificate(model, sht.Sparsity(K), fit._replace(x=x)))(fit.x)
-    cases.refused(ValueError, "k allows 2", lambda: sht.certificate(model, sht.Sparsity(2), fit))
+    cases.refused(
+        ValueError, "3 units besides those in keep; k allows 2", lambda: sht.certificate(model, sht.Sparsity(2), fit)
+    )
     with pytest.raises(ValueError, match=f"shape \\({P},\\)"):
         sht.certificate(model, sht.Sparsity(K), fit._replace(x=jnp.zeros((2, P))))
     with pytest.raises(ValueError, match="NaN"):
@@ -412,14 +482,15 @@ def test_what_it_does_not_take():
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper"), [(1.0, 1.5), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0)]
+    ("lower", "upper"),
+    [(1.0, 1.5), (1.0, 2.0), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0)],
 )
 def test_a_share_of_the_best_objective_holds_wherever_the_best_one_is(monkeypatch, lower, upper):
     monkeypatch.setattr(dual_bound, "lower_bound", lambda *_: Bounds(lower, np.zeros(0), np.zeros(0), False))
     model = sht.LinearModel(DATA, TARGET, l2=0.1)
     sentence = dual_bound.dual_bound(model, sht.Sparsity(2), upper, np.float32).sentence
     said = re.search(r"within (\S+)% of the best possible", sentence)
-    assert bool(said) == ((lower, upper) in [(1.0, 1.5), (-1.5, -1.0)])
+    assert bool(said) == ((lower, upper) in [(1.0, 1.5), (1.0, 2.0), (-1.5, -1.0)])
     for best in np.linspace(lower, upper, 7) if said else ():
         assert upper - best <= float(said[1]) / 100 * abs(best) * (1 + 1e-9)
 
@@ -433,9 +504,20 @@ def test_the_objective_without_features_has_an_intercept_of_its_own():
         np.testing.assert_allclose(placed.null_value(model), np.var(y - offset) / 2, rtol=1e-10)
 
 
-def test_under_prices_stationary_says_what_a_refit_gains():
+def test_under_prices_stationary_says_what_a_refit_gains(monkeypatch):
     """A slope may be small where the curvature is smaller, and small beside that without an intercept."""
     rng = np.random.default_rng(0)
+    for size in (0, 1, 3):
+        Z, slope = rng.standard_normal((5, size)) * 10.0 ** np.arange(-3, 3 * size - 3, 3), rng.standard_normal(size)
+        H = Z.T @ Z
+        gain = slope @ np.linalg.solve(H, slope) / 2
+        said = [penalised._stationary(slope, H, share * gain + 1e-30) for share in (0.999, 1.001)]
+        assert said == [size == 0, True], "half the slope in the metric of the curvature"
+        assert size == 0 or penalised._stationary(slope, H + np.diag([np.nan, *np.zeros(size - 1)]), 1.0) is None
+        assert size == 0 or penalised._stationary(slope * [np.inf, *np.ones(size - 1)], H, 1.0) is None
+    assert penalised._stationary(np.array([1e-4, 1e-4]), np.ones((2, 2)), 1e-6) is True
+    assert penalised._stationary(np.array([1e-9, -1e-9]), np.ones((2, 2)), 1e-6) is None, "rounding of the curvature"
+    monkeypatch.setattr(penalised, "DENSE_HESSIAN_LIMIT", 2)
     with jax.enable_x64(True):
         u, v, w = (np.linalg.qr(rng.standard_normal((200, 3)))[0] * np.sqrt(200)).T
         X, y = np.stack([u + 1e-5 * v, u - 1e-5 * v, w], 1), u + 1e-2 * v
@@ -447,6 +529,7 @@ def test_under_prices_stationary_says_what_a_refit_gains():
             for x in (halves, refit)
         ]
         assert gain > 1e-5 and not found[0].stationary and "Locally optimal" not in found[0].statement
+        assert found[1].stationary
         far = sht.LinearModel(X, np.exp(18 + 0.5 * w), sht.losses.Gamma(), l2=1e-3, fit_intercept=True)
         near, start = (
             sht.certificate(far, sht.L0L1L2(1e-3), SimpleNamespace(x=x, intercept=b, support=np.array([2])))

@@ -78,7 +78,7 @@ def test_the_best_shift_is_the_least(loss):
     drawn = loss.draw_targets(near, rng)
     far = drawn if loss.classification else drawn + 1e3 if loss.location else 1e8 * drawn
     for eta, y in ((near, drawn), (near - 1e3, drawn), (near, far)):
-        b = best_shift(loss, eta, y, weights)
+        b = best_shift(loss, np.append(np.inf, eta[1:]), y, weights)  # a row without a weight may overflow
         sums = [jnp.vdot(weights, loss.value(eta + b + c, y)) for c in (-1e-2, 0, 1e-2)]
         assert sums[1] <= min(sums) + 1e-12 * abs(sums[1]), (loss, sums)
 
@@ -96,6 +96,8 @@ def test_the_projection_is_nearest(intercept):
     options = {"ftol": 1e-14, "maxiter": 500}
     best = minimize(lambda v: weights @ (v - a) ** 2, 0 * a, bounds=bounds, constraints=rules, options=options)
     np.testing.assert_allclose(dual.project(jnp.asarray(a)), best.x, atol=1e-5)
+    Z = (X - intercept * weights @ X / weights.sum()) * np.sqrt(weights / weights.sum())[:, None]
+    np.testing.assert_allclose(dual.gram_norm(), np.linalg.norm(Z, 2) ** 2, rtol=1e-6)
 
 
 @INTERCEPTS

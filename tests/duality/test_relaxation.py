@@ -11,7 +11,7 @@ from exact import Loss
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp.duality import dual_of, relax
+from sparsehtp.duality import Fixed, dual_of, relax
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
@@ -30,17 +30,23 @@ def solver(logistic, intercept, penalised):
     """(lower, upper, dual value of the printed dual point) of the convex form, compiled once per kind."""
     loss = sht.losses.Logistic() if logistic else sht.losses.Squared()
 
-    def run(X, y, weights, l2, k, l0, l1):
+    def run(X, y, weights, l2, k, l0, l1, zero, nonzero):
         model = sht.LinearModel(X, y, loss, l2=l2, sample_weight=weights, fit_intercept=intercept)
         threshold = sht.L0L1L2(l0, l1) if penalised else sht.Sparsity(k, P - 1, keep=[4])
-        dual = dual_of(model, threshold)
+        dual = dual_of(model, threshold, Fixed(zero, nonzero))
         found = relax(dual, 1e-9, max_steps=5000)
         return found.point.value, found.upper, dual.point(found.point.a).value
 
     return cases.jit(run)
 
 
-def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
+def fixed_of(seed, k=1):
+    """Some features that are known to be zero, or nonzero."""
+    places = np.random.default_rng(seed).permutation(np.delete(np.arange(P), 4))
+    return Fixed(*(np.isin(np.arange(P), places[: seed % 3]), np.isin(np.arange(P), places[2 : 2 + min(k, seed % 2)])))
+
+
+def envelope(X, y, weights, l2, l0, l1, fixed, logistic, intercept):
     """min sum l + rho(|w|) by L-BFGS-B in positive and negative parts."""
     omega = weights / weights.sum()
     root, edge = np.sqrt(2 * l0 * l2), np.sqrt(2 * l0 / l2)
@@ -49,18 +55,18 @@ def envelope(X, y, weights, l2, l0, l1, logistic, intercept):
         w, size, b = v[:P] - v[P : 2 * P], v[:P] + v[P : 2 * P], v[2 * P] * intercept
         eta = X @ w + b
         loss, _, slope, *_ = Loss("logistic" if logistic else "squared", 1.0).parts(eta, y)
-        near = size <= edge
+        near = (size <= edge) & ~fixed.nonzero
         rho = np.where(near, root * size, l0 + 0.5 * l2 * size**2) + l1 * size
         slopes = np.where(near, root, l2 * size) + l1
         g = X.T @ (omega * slope)
         return omega @ loss + rho.sum(), np.concatenate([g + slopes, slopes - g, [intercept * (omega @ slope)]])
 
-    bounds = [(0, None)] * (2 * P) + [(None, None)]
+    bounds = [(0, 0 if zero else None) for zero in (*fixed.zero, *fixed.zero)] + [(None, None)]
     options = {"maxiter": 20000, "ftol": 1e-15, "gtol": 1e-10, "maxfun": 10**6}
     return minimize(objective, np.full(2 * P + 1, 0.1), jac=True, bounds=bounds, options=options).fun
 
 
-def perspective(X, y, weights, l2, k):
+def perspective(X, y, weights, l2, k, fixed):
     """min over z of (1/2) y' (I + X diag(z) X'/l2)^-1 y in the weighted mean, feature 4 kept, by SLSQP."""
     root = np.sqrt(weights / weights.sum())
     Z, target = X * root[:, None], y * root
@@ -71,8 +77,9 @@ def perspective(X, y, weights, l2, k):
 
     others = np.arange(P) != 4
     rules = [{"type": "ineq", "fun": lambda z: k - z[others].sum(), "jac": lambda z: -others.astype(float)}]
-    bounds = [(0, 1) if other else (1, 1) for other in others]
-    start = np.where(others, k / P, 1.0)
+    least, most = (fixed.nonzero | ~others).astype(float), (~fixed.zero | ~others).astype(float)
+    bounds = list(zip(least, most, strict=True))
+    start = np.where(least == most, least, np.where(others, max(k - fixed.nonzero[others].sum(), 0) / P, 1.0))
     options = {"ftol": 1e-15, "maxiter": 1000}
     return minimize(objective, start, jac=True, bounds=bounds, constraints=rules, options=options).fun
 
@@ -83,8 +90,9 @@ def test_the_penalised_optimum_is_that_of_a_generic_solver(logistic, intercept):
     for seed in range(4):
         X, y, weights = problem(seed, logistic)
         l2, l0, l1 = 10.0 ** np.random.default_rng(seed).uniform([-2, -3, -3], [0.5, -1, -1])
-        lower, upper, value = solver(logistic, intercept, True)(X, y, weights, l2, 0, l0, l1)
-        best = envelope(X, y, weights, l2, l0, l1, logistic, intercept)
+        fixed = fixed_of(seed)
+        lower, upper, value = solver(logistic, intercept, True)(X, y, weights, l2, 0, l0, l1, *fixed)
+        best = envelope(X, y, weights, l2, l0, l1, fixed, logistic, intercept)
         assert lower == pytest.approx(float(value), rel=1e-14) and lower <= best + 1e-9
         np.testing.assert_allclose([lower, upper], best, rtol=1e-6)
 
@@ -93,12 +101,13 @@ def test_the_sparse_optimum_is_that_of_a_generic_solver():
     for seed in range(6):
         X, y, weights = problem(seed)
         l2, k = 10.0 ** np.random.default_rng(seed).uniform(-2, 0.5), seed % 4
-        lower, upper, _ = solver(False, False, False)(X, y, weights, l2, k, 0.0, 0.0)
-        np.testing.assert_allclose([lower, upper], perspective(X, y, weights, l2, k), rtol=1e-6)
+        fixed = fixed_of(seed, k)
+        lower, upper, _ = solver(False, False, False)(X, y, weights, l2, k, 0.0, 0.0, *fixed)
+        np.testing.assert_allclose([lower, upper], perspective(X, y, weights, l2, k, fixed), rtol=1e-6)
         # Weighted centring of X and y is what an intercept does for the squared loss.
         omega = weights / weights.sum()
-        lower, upper, _ = solver(False, True, False)(X, y, weights, l2, k, 0.0, 0.0)
-        best = perspective(X - omega @ X, y - omega @ y, weights, l2, k)
+        lower, upper, _ = solver(False, True, False)(X, y, weights, l2, k, 0.0, 0.0, *fixed)
+        best = perspective(X - omega @ X, y - omega @ y, weights, l2, k, fixed)
         np.testing.assert_allclose([lower, upper], best, rtol=1e-6)
 
 
@@ -181,19 +190,26 @@ def test_the_convex_form_closes_beside_an_intercept_from_anywhere():
 
 
 @cases.jit
-def relaxed_with(X, y, l2, norm):
+def relaxed_with(X, y, l2, norm, enough=np.inf, useless=-np.inf, share=0.0):
     model = sht.LinearModel(X, y, sht.losses.Logistic(), l2=l2)
-    return relax(dual_of(model, sht.Sparsity(4)), 1e-9, max_steps=200, norm=norm)
+    return relax(dual_of(model, sht.Sparsity(4)), 1e-9, enough, useless, 200, share=share, norm=norm)
 
 
 def test_the_convex_form_closes_with_a_norm_that_was_underestimated():
-    """Its steps begin 30 times too long, and shrink."""
+    """Its steps begin 30 times too long, and shrink. It ends sooner where that is said to be enough, or useless."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((30, 8))
         y = np.where(X[:, 0] - X[:, 1] + rng.logistic(size=30) > 0, 1.0, -1.0)
-        found = relaxed_with(X, y, 10 ** rng.uniform(-2, -1), np.linalg.norm(X, 2) ** 2 / 30 / 30)
-        assert 0 <= found.upper - found.point.value <= 1e-9 * found.upper, (
-            seed,
-            float(found.upper - found.point.value),
-        )
+        data = X, y, 10 ** rng.uniform(-2, -1), np.linalg.norm(X, 2) ** 2 / 30 / 30
+        found = relaxed_with(*data)
+        best = found.upper
+        assert 0 <= best - found.point.value <= 1e-9 * best and found.num_steps < 200, (seed, found.num_steps)
+        for how in ({"enough": 0.99 * best}, {"useless": 1.01 * best}, {"enough": 1.1 * best, "share": 0.5}):
+            part = relaxed_with(*data, **how)
+            assert part.num_steps < found.num_steps, (seed, how)
+            assert (
+                part.point.value >= how["enough"]
+                if how.keys() == {"enough"}
+                else part.upper <= how.get("useless", np.inf) and best <= part.upper < 1.1 * best
+            )

@@ -1,6 +1,7 @@
 """No coordinate of an optimum is ever screened out, none outside ever fixed in; bounds never claim too much."""
 
 import functools
+from types import SimpleNamespace
 
 import cases
 import jax
@@ -12,7 +13,7 @@ from exhaustive import Problem, best_penalised, best_sparse
 
 import sparsehtp as sht
 from sparsehtp.duality import Fixed, dual_of, relax
-from sparsehtp.screening import gap_sphere, screen
+from sparsehtp.screening import gap_sphere, rules, screen
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
@@ -91,6 +92,34 @@ def test_screening_is_safe(seeds, share):
         decided, old, new, number = decided + a, old + b, new + c, number + P
         check_screening(random_problem(seed), k=seed % P)
     assert decided >= share * number and new > old > 0
+
+
+def test_rules_are_the_bounds_that_they_come_from():
+    """Rule (16) as printed; phi as the least of both bounds over all |w_j| >= m, on a grid."""
+    rng, mu, p = np.random.default_rng(0), 0.25, 150
+    l0, l1, l2, A, tau = rng.uniform(0.1, 2, (5, p)) * [[1], [1], [1], [1], [3]]
+    t, pull, psi = tau - l1, mu / (2 * A), l0 - np.maximum(tau - l1, 0) ** 2 / (2 * l2)
+    fixed = Fixed(*(np.arange(p) == j for j in (0, 1)))
+    loss, columns = SimpleNamespace(smoothness=1 / mu), SimpleNamespace(norms=lambda: None)
+    dual = SimpleNamespace(prices=(l0, l1), ridge=l2, objective=SimpleNamespace(loss=loss), columns=columns)
+    dual.masks, dual.rounding = (lambda: fixed), (lambda *_: 0.0)
+
+    @cases.jit
+    def decide(tau, upper):
+        point = SimpleNamespace(value=1.0, tau=tau, terms=-psi)
+        return [rule(dual, point, A, upper) for rule in (rules._phi, gap_sphere)]
+
+    w = np.sqrt(2 * l0 / (A / mu + l2)) + np.linspace(0, 40, 4001)[:, None]
+    phi = np.min(l0 - t * w + l2 / 2 * w**2 + pull * (l2 * w - t) ** 2, 0)
+    excess = np.maximum(tau - l1 - np.sqrt(2 * l0 * (A / mu + l2)), 0)
+    free, rest = ~(fixed.zero | fixed.nonzero), np.maximum(-psi, 0)
+    for gap in (0.2, 1.0):
+        (zero, nonzero), old = decide(tau * rng.choice([-1, 1], p), 1 + gap)
+        inn = free & (rest + pull * excess**2 > gap)
+        out = free & (rest + phi > gap) & ~inn
+        assert np.sum(zero != out) <= 1 and np.sum(nonzero != inn) <= 1, "a grid may err beside a tie"
+        sphere = tau + np.sqrt(A * 2 * gap / mu) < l1 + np.sqrt(2 * l0 * l2)
+        assert np.array_equal(old.zero, sphere) and min(out.sum(), inn.sum(), sphere.sum()) > 3
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.certificates import exchanges
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((80, 7))
@@ -119,3 +120,27 @@ def test_gains_between_columns_of_different_sizes(x64):
     model = sht.LinearModel(A, y, fit_intercept=True)
     swaps = sht.plot.best_swaps(model, sht.solve(model, sht.Sparsity(3)))
     check_swaps(swaps, swaps.features, value, 6)
+
+
+@pytest.mark.parametrize("empty", [[], [2], [2, 5]])
+def test_scores_are_gains_of_quadratic_forms(empty):
+    """Columns of zeros gain nothing, chosen or not; what nearly depends on the others is in doubt."""
+    rng, chosen = np.random.default_rng(7), np.array([1, 2, 4])
+    Z = rng.standard_normal((20, 7)) * np.geomspace(1e-4, 1e4, 7)
+    Z[:, 6] = Z[:, 4] + 1e-5 * np.std(Z[:, 4]) * Z[:, 6] / np.std(Z[:, 6])
+    Z[:, empty] = 0
+    Q, b = Z.T @ Z, Z.T @ rng.standard_normal(20)
+    Q[3, 3] *= 1.5  # no column of zeros needs data, nor a ridge
+
+    def value(S):
+        S = np.setdiff1d(S, empty)
+        return -b[S] @ np.linalg.solve(Q[np.ix_(S, S)], b[S]) / 2
+
+    gains, doubtful = exchanges._scores(Q[chosen], np.diag(Q), b, chosen)
+    assert (gains[:, chosen] == -np.inf).all() and not doubtful[:, chosen].any()
+    for row, i in enumerate(chosen):
+        for j in (0, 3, 5, 6) if i == 4 else (0, 3, 5):
+            gain = value(chosen) - value([*(set(chosen) - {i}), j])
+            np.testing.assert_allclose(gains[row, j], gain, rtol=1e-6, atol=1e-9 * abs(value(chosen)))
+            assert doubtful[row, j] == (2 in empty), (i, j)
+    assert doubtful[:2, 6].all()

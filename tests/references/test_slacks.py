@@ -87,6 +87,7 @@ def quadratics(rng, p=6):
 
 @pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100, 400), marks=pytest.mark.slow)])
 def test_bounds_of_nodes_and_what_they_decide_are_right(x64, seeds):
+    """And values of supports and of last pairs are those of the form."""
     for seed in seeds:
         rng = np.random.default_rng(seed)
         M, b, c0 = quadratics(rng)
@@ -119,6 +120,19 @@ def test_bounds_of_nodes_and_what_they_decide_are_right(x64, seeds):
         lower, new_inn, new_out = bound(inn, out, level, k)
         assert not (inside & (lower >= level)).any(), seed
         assert not (inside & ((new_inn & ~supports).any(2) | (new_out & supports).any(2))).any(), seed
+        form = nodes.NodeData(square + jnp.eye(WIDTH), b_, jnp.asarray(c0))
+        found = np.asarray(nodes.support_values(form, masks(every), k_max=K_MAX))
+        np.testing.assert_allclose(found, [float(values[S]) for S in every], atol=1e-7 * c0)
+        pairs, doubt = (np.asarray(a) for a in nodes.leaf_pairs(form, inn, out, jnp.asarray(k), k_max=K_MAX))
+        left, free = k - inn.sum(1), (~(inn | out)).sum(1)
+        last = np.flatnonzero((left == 1) | (left == 2))
+        shown = (np.isfinite(pairs) | doubt)[last]
+        number = np.where(left == 1, free, free * (free - 1) // 2)[last]
+        assert last.size > 20 and np.array_equal(shown.sum((1, 2)), number), seed
+        for row, i, j in np.argwhere(shown):
+            row, S = last[row], tuple(sorted({i, j, *np.flatnonzero(inn[last[row]])}))
+            assert i <= j and len(S) == k and not out[row, [i, j]].any(), seed
+            assert doubt[row, i, j] or abs(pairs[row, i, j] - float(values[S])) <= 1e-7 * c0, seed
         if M.any():
             continue
         open_ = ~(inn | out) & ((inn.sum(1) < k) & (lower < level))[:, None]
@@ -129,6 +143,23 @@ def test_bounds_of_nodes_and_what_they_decide_are_right(x64, seeds):
             for decided, holds in ((new_inn, True), (new_out, False)):
                 other = min((values[S] for S in here if (j in S) != holds), default=0)
                 assert decided[row, j] or other <= level + 1e-9 * c0, (seed, row, j)
+
+
+def test_shares_of_a_relaxation_fill_the_places(x64):
+    """z minimises sum_j v_j^2 / (2 z_j) + rho |v - a|^2 / 2 for the best v: what is inside has one slope."""
+    rng, prox = np.random.default_rng(0), cases.jit(nodes._prox)
+    a, (inn, out) = rng.standard_normal((40, 8)), np.zeros((2, 40, 8), bool)
+    s, rho, theta = rng.integers(1, 5, 40), rng.choice([1.0, 3.0, 30.0]), np.ones(40)
+    inn[:, 0], out[20:, 1:3] = rng.random(40) < 0.5, True
+    a[:5] *= 1e4
+    for _ in range(4):  # each goes on from the last one's
+        v, z, theta = prox(a, inn, ~(inn | out), s, rho, theta)
+    np.testing.assert_allclose(np.where(inn, 0, z).sum(1), s, rtol=1e-3)
+    np.testing.assert_allclose(v, a * rho * z / (1 + rho * z), rtol=1e-12)
+    assert (z[inn] == 1).all() and (z[out] == 0).all()
+    slope = np.where((z > 0) & (z < 1), (z + 1 / rho) / np.abs(a), theta[:, None])
+    np.testing.assert_allclose(slope, np.tile(theta[:, None], 8), rtol=1e-9)
+    assert (z[(theta[:, None] * np.abs(a) > 1 + 1 / rho) & ~out] == 1).all()
 
 
 @pytest.mark.parametrize("double", [True, False])
