@@ -10,6 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.columns import gather
+from sparsehtp.linalg import DAMPING
 from sparsehtp.results import RESULTS, Support
 from sparsehtp.testing import check_objective
 
@@ -89,6 +90,15 @@ def test_lipschitz_of_a_quadratic():
 
     A = X.T @ X
     np.testing.assert_allclose(sht.Custom(quadratic, A).lipschitz(), np.linalg.eigvalsh(A)[-1], rtol=1e-3)
+    # What curves downwards is turned round for a Newton step, in any units.
+    A = np.random.default_rng(0).standard_normal((P, P)) * np.outer(units := 10.0 ** np.arange(P), units)
+    A = A + A.T
+    live = np.ix_([4, 0, 2], [4, 0, 2])
+    root = np.sqrt(np.abs(np.diag(A[live])))
+    values, vectors = np.linalg.eigh(A[live] / np.outer(root, root))
+    assert values[0] < 0 < values[-1]
+    turned = cases.jit(sht.Custom(quadratic, A).restrict(SUPPORT).hess)(POINT[:4], jnp.asarray(DAMPING))[:3, :3]
+    np.testing.assert_allclose(turned / np.outer(root, root), vectors * np.abs(values) @ vectors.T, atol=1e-9)
 
 
 def branching(x):

@@ -21,7 +21,17 @@ ETA = rng.uniform(-3, 3, 200)
 def test_value_is_the_one_in_the_table(loss):
     """MATH.md, section 2, which `exact.Loss` has written out."""
     y = loss.draw_targets(ETA, rng)
-    np.testing.assert_allclose(loss.value(ETA, y), cases.exact(loss).value(ETA, y), rtol=1e-12, atol=1e-14)
+    value, reference = loss.value(ETA, y), cases.exact(loss).value
+    np.testing.assert_allclose(value, reference(ETA, y), rtol=1e-12, atol=1e-14)
+    if not loss.classification:
+        drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
+        np.testing.assert_allclose(drawn.mean(), loss.mean(jnp.asarray(0.3)), atol=0.05)
+    if loss.kinked:  # a quadratic that touches the loss lies above it, of a loss of eta - y the least that does
+        eta, y, other = ETA[:40], y[:40], np.linspace(-20, 20, 2001)[:, None]
+        move, majorant = other - eta, np.asarray(loss.majorant(eta, y))
+        above = value[:40] + loss.derivative(eta, y) * move + majorant * move**2 / 2 - reference(other, y)
+        assert np.all(above > -1e-9), above.min()
+        assert np.all(np.min(above - 0.05 * majorant * move**2, axis=0) < 0) or not loss.location
 
 
 @pytest.mark.parametrize("loss", [*cases.LOSSES.values(), *cases.VECTOR_LOSSES.values()], ids=repr)

@@ -9,6 +9,7 @@ from exact import Problem
 from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
+from sparsehtp.objectives import AbstractFiniteSum, AbstractModel
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -81,6 +82,10 @@ def test_the_intercept_on_the_host_is_that_of_the_device(make):
     w, intercept = objective.to_external(x)
     found = objective.intercept_of(np.asarray(w), np.asarray(x)[objective.n_coefficients :])
     np.testing.assert_allclose(np.broadcast_to(found, np.shape(intercept)), intercept, rtol=1e-9)
+    assert objective.ifo_per_gradient == (N if isinstance(objective, AbstractModel | AbstractFiniteSum) else 1)
+    assert objective.n_samples == (1 if isinstance(objective, sht.Precision | sht.QuadraticForm) else N)
+    whole = sht.results.Support(jnp.arange(x.size), jnp.ones(x.size, bool))
+    assert objective.restrict(whole).quadratic == objective.quadratic
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
@@ -100,6 +105,13 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
     expected = np.linalg.eigvalsh(sharp * A.T @ (A * s[:, None]) + np.diag(ridge))[-1]
     estimate = float(objective.lipschitz())
     assert 0.999 * expected <= estimate <= expected * (1 + 1e-9)
+    z = np.random.default_rng(5).standard_normal(d)
+    part = objective.restrict(sht.results.Support(jnp.arange(d), jnp.ones(d, bool)))
+    terms, scale = cases.jit(lambda z: (part.grad_terms(z), part.scale(z)))(z)
+    at, loss = (objective.forward(z), objective.y), objective.loss
+    slope, bend = s * np.abs(loss.derivative(*at)), 0 if loss.kinked else loss.second_derivative(*at)
+    np.testing.assert_allclose(terms, np.abs(A).T @ slope + ridge * np.abs(z), rtol=1e-10)
+    np.testing.assert_allclose(scale, A.T**2 @ (s * (loss.majorant(*at) + bend)) + ridge, rtol=1e-10)
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
@@ -172,6 +184,9 @@ def test_quadratic_form_is_the_documented_formula():
     np.testing.assert_allclose(form.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2) + 0.05 * x @ x, rtol=1e-12)
     whole = sht.QuadraticForm.from_data(np.rint(X).astype(int), OFFSET, l2=0.1)  # no number of X's kind
     np.testing.assert_allclose(whole.value(x), sht.QuadraticForm.from_data(np.rint(X), OFFSET, l2=0.1).value(x))
+    assert sht.QuadraticForm(form.A, form.b).value(jnp.zeros(P)) == 0
+    plain = sht.QuadraticForm.from_data(X, OFFSET)
+    np.testing.assert_allclose(plain.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2), rtol=1e-12)
     rounded = sht.QuadraticForm(form.A.at[0, 1].add(1e-5), form.b)
     np.testing.assert_allclose(rounded.value_and_grad(x)[1], jax.grad(rounded.value)(x), rtol=1e-12)
     for l2, weights, message in ((-1.0, None, "l2: must be >= 0"), (0.1, -np.ones(N), "sample_weight: must be >= 0")):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.derivatives.implicit import equations
+from sparsehtp.derivatives.margin import support_margin
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -362,7 +364,39 @@ def test_unrolling_needs_a_step_without_inner_loops():
     np.testing.assert_allclose(found, X @ (np.full(P, 0.5) - 0.25**2 * (X.T @ X / N).sum(1)) / N, rtol=1e-9)
 
 
+def test_the_chart_of_matrices_of_a_rank():
+    """It keeps the rank, is x at its coordinates, and depends on the tangent space alone, along which it starts."""
+    rng, size = np.random.default_rng(0), 1e-20  # in any units
+    W, Z = size * rng.standard_normal((4, 2)) @ rng.standard_normal((2, 3)), size * rng.standard_normal((4, 3))
+    objective = sht.MultiResponse(np.ones((2, 4)), np.ones((2, 3)), fit_intercept=True)
+    x, free = np.append(W, np.arange(3.0)), rng.standard_normal(3)
+    here = equations(sht.Rank(2, r_max=3).bind(objective), objective, jnp.asarray(x), None)
+    lift, start = cases.jit(lambda z: here.lift(z)), here.point(x)
+    np.testing.assert_allclose(lift(start), x, rtol=1e-12)
+    left, _, right = np.linalg.svd(W)
+    along = Z - left[:, 2:] @ left[:, 2:].T @ Z @ right[2:].T @ right[2:]
+    moved = lift(start + np.append(Z, free))
+    np.testing.assert_allclose(moved, lift(start + np.append(along, free)), rtol=1e-10)
+    values = np.linalg.svd(moved[:12].reshape(4, 3))[1]
+    assert values[2] < 1e-12 * values[1] and int(here.factors.mask.sum()) == 2
+    slope = (lift(start + STEP * np.append(Z, free)) - lift(start - STEP * np.append(Z, free))) / (2 * STEP)
+    np.testing.assert_allclose(slope[:12].reshape(4, 3), along, rtol=1e-6)
+    np.testing.assert_allclose(slope[12:], free, rtol=1e-6)
+
+
 # --- margins -------------------------------------------------------------------------------------------------------
+def test_a_support_margin_is_that_of_a_step_in_the_steepest_coordinate():
+    rng = np.random.default_rng(0)
+    X, y, x = rng.standard_normal((N, 5)) * [1, 2, 0.3, 1, 4], rng.standard_normal(N), np.array([3.0, 0, 0, -1, 0])
+    model = sht.LinearModel(X, y, l2=0.1)
+    support = sht.results.Support(jnp.array([3, 0, 0]), jnp.array([True, True, False]))
+    found = support_margin(model, sht.Sparsity(2, k_max=3).bind(model), jnp.asarray(x), support)
+    slope = X.T @ (X @ x - y) / N + 0.1 * x
+    j = np.argmax(np.where(x == 0, np.abs(slope), 0))
+    after = np.abs(x - slope / (X[:, j] @ X[:, j] / N + 0.1))
+    np.testing.assert_allclose(found, 1 - after[x == 0].max() / after[x != 0].min(), rtol=1e-10)
+
+
 def test_support_margin_on_an_orthonormal_design():
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((N, 5)))[0] * np.sqrt(N)
     model = sht.LinearModel(X, X @ np.array([3.0, -2.0, 1.5, 0.3, 0.0]))
