@@ -66,7 +66,7 @@ def _facts(objective: AbstractObjective, x: Array, v: Array, support: Support, a
     }
     if isinstance(objective, AbstractRefittable):
         restricted = objective.restrict(support)
-        z, on = gather(x, support), gather(v, support)
+        z, on = jnp.where(support.mask, gather(x, support), 0.7), gather(v, support)
         (grad, terms, hess), one = restricted.derivatives(z), jnp.ones((), z.dtype)
         out["derivatives"] = {"grad": grad, "grad_terms": terms, "hess": hess(0.0), "damped": hess(one)}
         out["restricted"] = {
@@ -129,8 +129,8 @@ class _Check:
         self.p, self.d = objective.n_coefficients, objective.n_coefficients + objective.n_free
         free = np.arange(self.p, self.d)
         chosen = rng.choice(self.p, min(3, self.p), replace=False)
-        # Padding may repeat an index, chosen or not.
-        idx = np.concatenate([free, chosen, chosen[:1], [rng.integers(self.p)]]).astype(np.int32)
+        # Padding may repeat an index, chosen, free or neither.
+        idx = np.concatenate([free, chosen, free[:1], chosen[:1], [rng.integers(self.p)]]).astype(np.int32)
         self.support = Support(jnp.asarray(idx), jnp.arange(idx.size) < free.size + chosen.size)
         self.on = np.isin(np.arange(self.d), idx[: free.size + chosen.size])
         x, v = np.where(self.on, 0.5 * rng.standard_normal((2, self.d)), 0)

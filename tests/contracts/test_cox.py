@@ -52,10 +52,12 @@ def formula(w, ties, sample_weight=1.0, offset=0.0, strata=0):
 @BOTH
 @pytest.mark.parametrize("options", OPTIONS)
 def test_value_is_the_documented_formula(options, ties):
-    model = sht.CoxModel(X, TIME, EVENT, ties=ties, **OPTIONS[options])
+    model = sht.CoxModel(X, TIME, EVENT, l2=0.2, ties=ties, **OPTIONS[options])
     for w in np.random.default_rng(1).standard_normal((3, P)) * 0.5:
         value, _ = VALUE_AND_GRAD(model, w)
-        np.testing.assert_allclose(value, formula(w, ties, **OPTIONS[options]), rtol=1e-12)
+        np.testing.assert_allclose(value, formula(w, ties, **OPTIONS[options]) + 0.1 * w @ w, rtol=1e-12)
+        value, slope = VALUE_AND_GRAD(model.reweighted(~EVENT * 1.0), w)  # a fold without events
+        np.testing.assert_allclose(np.append(slope - 0.2 * w, value - 0.1 * w @ w), 0, atol=1e-12)
 
 
 @BOTH

@@ -101,6 +101,39 @@ def test_lipschitz_of_a_quadratic():
     np.testing.assert_allclose(turned / np.outer(root, root), vectors * np.abs(values) @ vectors.T, atol=1e-9)
 
 
+DONE, STALLED = RESULTS.converged, RESULTS.stalled
+# (diagonal of A, b, x, what is said of a run that ended at x on the first two entries, the first of them >= 0)
+ENDS = {
+    "a minimum": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0], DONE),
+    "a slope": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 2, 0, 0], STALLED),
+    "little to gain": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 1.0015, 0, 0], DONE),
+    "a slope in what no room is for": ([1, 1, 1, 1], [1, 1, 5, 0], [1, 1, 0, 0], DONE),
+    "a slope in what there is room for": ([1, 1, 1, 1], [1, 0, 5, 0], [1, 0, 0, 0], STALLED),
+    "a saddle": ([1, -1, 1, 1], [1, -1, 0, 0], [1, 1, 0, 0], STALLED),
+    "a slight saddle": ([90, -1, 1, 1], [90, -1, 0, 0], [1, 1, 0, 0], STALLED),
+    "downwards without room": ([1, 1, -50, 1], [1, 1, 0, 0], [1, 1, 0, 0], DONE),
+    "downwards with room": ([1, 1, -50, 1], [1, 0, 0, 0], [1, 0, 0, 0], STALLED),
+    "held at a bound": ([-50, 1, 1, 1], [-1, 1, 0, 0], [0, 1, 0, 0], DONE),
+    "leaving a bound": ([1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], STALLED),
+    "no number": ([1, np.nan, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0], RESULTS.nonfinite),
+}
+
+
+def test_what_is_said_of_the_end_of_a_run():
+    @cases.jit
+    def judged(a, b, x, result):
+        objective = sht.Custom(lambda x, a, b: x @ (a * x) / 2 - b @ x, a, b, like=np.zeros(4))
+        threshold = sht.Sparsity(2, lower=np.array([0, -np.inf, -np.inf, -np.inf])).bind(objective)
+        return objective.judged(threshold, x, Support(jnp.arange(2), jnp.ones(2, bool)), result)
+
+    for name, (*given, expected) in ENDS.items():
+        given = [np.array(each, float) for each in given]
+        for claimed in (RESULTS.converged, RESULTS.singular):
+            said = claimed if expected == DONE else expected
+            assert judged(*given, np.int32(claimed)) == said, (name, claimed)
+        assert judged(*given, np.int32(RESULTS.max_steps)) == RESULTS.max_steps, name
+
+
 def branching(x):
     return x @ x if x[0] > 0 else jnp.sum(x)
 

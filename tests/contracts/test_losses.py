@@ -3,6 +3,7 @@
 import contextlib
 
 import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sparsehtp.testing import check_loss
 pytestmark = pytest.mark.usefixtures("x64")
 LOSSES = pytest.mark.parametrize("loss", cases.LOSSES.values(), ids=repr)
 rng = np.random.default_rng(0)
-ETA = rng.uniform(-3, 3, 200)
+ETA = np.append(rng.uniform(-3, 3, 197), [0, 1e-4, -2e-4])
 
 
 @LOSSES
@@ -23,6 +24,8 @@ def test_value_is_the_one_in_the_table(loss):
     y = loss.draw_targets(ETA, rng)
     value, reference = loss.value(ETA, y), cases.exact(loss).value
     np.testing.assert_allclose(value, reference(ETA, y), rtol=1e-12, atol=1e-14)
+    own = [*vars(loss).values()]
+    jax.eval_shape(lambda own: type(loss)(*own).check_targets(y), own)  # they may be traced
     if not loss.classification:
         drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
         np.testing.assert_allclose(drawn.mean(), loss.mean(jnp.asarray(0.3)), atol=0.05)

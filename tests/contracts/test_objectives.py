@@ -56,6 +56,7 @@ def test_value_is_the_documented_formula(loss, options):
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, w, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)
+    assert objective.intercept_rounding(objective.origin(), None) == 0  # of columns near zero
 
 
 @CASES
