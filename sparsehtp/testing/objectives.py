@@ -27,7 +27,8 @@ def check_objective(objective: AbstractObjective, seed: int = 0) -> None:
       over a support is that over all entries; one point and a batch under `jax.jit` and `jax.vmap` give the same.
     - Coefficients in original units lead back to x.
     - `restrict`: value, gradient, Hessian and its products are those of F on the support, and padding counts for
-      nothing; `quadratic` objectives have one Hessian; `scale` is not negative, `grad_terms` not below the gradient.
+      nothing; `quadratic` objectives have one Hessian; `scale` is positive where there is curvature, and `grad_terms`
+      are not below the gradient.
     - `lipschitz` is at least the curvature at the origin, but for a thousandth (a power iteration comes from below).
     - Samples: the mean of their gradients is the gradient, and the largest `sample_smoothness` is above `lipschitz`.
     - `normal_equations` are F to second order at the point that they are made at (None: `origin()`), with the free
@@ -202,7 +203,9 @@ class _Check:
         damping = (out["damped"] - out["hess"])[np.ix_(live, live)]
         self.law("damping has no negative direction", np.linalg.eigvalsh(damping) >= -1e-9 * np.abs(damping).max())
         self.law("damping adds to every curvature or to none", (np.diag(damping) > 0) | ~damping.any(), damping=damping)
-        self.law("scale is not negative", out["scale"][live] >= 0, scale=out["scale"][live])
+        scale, bend = out["scale"][live], np.diag(block)
+        positive = (scale > 0) | ((scale == 0) & (bend <= room))
+        self.law("scale is positive where there is curvature", positive, scale=scale, curvature=bend)
         if objective.quadratic:
             text = "a quadratic objective has one Hessian"
             self.equal(text, out["hess_elsewhere"], out["hess"], 1e-12, 1e-13)

@@ -54,6 +54,12 @@ def test_subsets_of_subsets():
     np.testing.assert_allclose(again.value(x[:2]), few.value(jnp.array([-0.2, 0.0, 0.3])), rtol=1e-12)
 
 
+def test_shapes_are_those_of_one_array_or_of_a_vector():
+    matrix = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3)))
+    assert CUSTOM.external_shape == TREE.external_shape == (P,) and matrix.external_shape == (P, 3)
+    assert matrix.subset(jnp.arange(4)).external_shape == (4,)
+
+
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "grasp", "forward")]
 
 

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
 from sparsehtp.objectives import AbstractFiniteSum, AbstractModel
+from sparsehtp.objectives.model import in_double
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -56,7 +57,6 @@ def test_value_is_the_documented_formula(loss, options):
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, w, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)
-    assert objective.intercept_rounding(objective.origin(), None) == 0  # of columns near zero
 
 
 @CASES
@@ -85,8 +85,39 @@ def test_the_intercept_on_the_host_is_that_of_the_device(make):
     np.testing.assert_allclose(np.broadcast_to(found, np.shape(intercept)), intercept, rtol=1e-9)
     assert objective.ifo_per_gradient == (N if isinstance(objective, AbstractModel | AbstractFiniteSum) else 1)
     assert objective.n_samples == (1 if isinstance(objective, sht.Precision | sht.QuadraticForm) else N)
+    np.testing.assert_array_equal(objective.intercept_rounding(objective.origin(), None), 0)  # of columns near zero
+    if not isinstance(objective, sht.Custom | sht.CustomSum):
+        assert objective.coefficients(np.zeros(np.shape(w), int).tolist()).dtype == objective.dtype
     whole = sht.results.Support(jnp.arange(x.size), jnp.ones(x.size, bool))
     assert objective.restrict(whole).quadratic == objective.quadratic
+
+
+Y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+ON_DATA = {
+    "linear": lambda Z, y, **rest: sht.LinearModel(Z, y, **rest, fit_intercept=True),
+    "several": lambda Z, y, **rest: sht.MultiResponse(Z, np.column_stack([y, -y]), **rest, fit_intercept=True),
+    "cox": lambda Z, y, **rest: sht.CoxModel(Z, y, OFFSET > -1, **rest),
+    "ordinal": lambda Z, y, **rest: sht.OrdinalModel(Z, np.digitize(y, [-5, 0]), **rest),
+}
+
+
+@pytest.mark.parametrize("make", ON_DATA.values(), ids=ON_DATA)
+def test_a_model_in_double_is_that_of_its_data_in_double(make):
+    arrays = {"Z": X, "y": Y, "l2": np.array(0.125), "sample_weight": np.linspace(0.3, 1.7, N)}
+    single = {name: value.astype(np.float32) for name, value in arrays.items()}
+    double = {name: value.astype(float) for name, value in single.items()}
+    with jax.enable_x64(False):
+        found = make(**single, standardize=True)
+    expected = make(**double, standardize=True)
+    for a, b in zip(*map(jax.tree.leaves, (in_double(found), expected)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_are_told_apart_by_features_of_unit_deviation():
+    s, r = WEIGHTS / WEIGHTS.sum(), np.random.default_rng(6).standard_normal(N)
+    Z = np.column_stack([X / np.sqrt(s @ (X - s @ X) ** 2), np.full(N, 3.0)])  # what is constant stays
+    found = sht.LinearModel(np.column_stack([X, np.full(N, 3.0)]), OFFSET).spread(r, WEIGHTS)
+    np.testing.assert_allclose(found, Z @ (Z.T @ r), rtol=1e-10)
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
@@ -197,18 +228,14 @@ def test_quadratic_form_is_the_documented_formula():
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
 
 
-Y = X @ [1.0, 0, -2, 0, 0] + OFFSET
-ON_DESIGNS = {
-    "linear": lambda Z: sht.LinearModel(Z, Y, l2=0.1, fit_intercept=True, standardize=True),
-    "cox": lambda Z: sht.CoxModel(Z, Y, OFFSET > -1, l2=0.1, standardize=True),
-    "ordinal": lambda Z: sht.OrdinalModel(Z, np.digitize(Y, [-5, 0]), l2=0.1, standardize=True),
-}
-
-
 @pytest.mark.parametrize("name", ["linear", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cox", "ordinal"))])
 def test_every_design_gives_the_same_solution(name):
     first, *others = (
-        sht.solve(ON_DESIGNS[name](cases.DESIGNS[design](X)), sht.Sparsity(2, k_max=4), sht.solvers.HTP())
+        sht.solve(
+            ON_DATA[name](cases.DESIGNS[design](X), Y, l2=0.1, standardize=True),
+            sht.Sparsity(2, k_max=4),
+            sht.solvers.HTP(),
+        )
         for design in ("dense", "dense_fortran", "bcoo")
     )  # sparse ones of other forms are of one class, and test_designs.py holds them to NumPy
     for other in others:

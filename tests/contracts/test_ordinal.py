@@ -153,6 +153,10 @@ def test_thresholds_start_at_the_minimiser_of_the_null_model():
     np.testing.assert_allclose(origin, np.log(share / (1 - share)), rtol=1e-12)
     start = model(sample_weight=weights)
     np.testing.assert_array_equal(start.to_internal(np.zeros(P)), start.origin())
+    np.testing.assert_array_equal(start.feasible(start.origin()), start.origin())
+    crossed = start.to_internal(np.ones(P), THRESHOLDS[[1, 0, 2]])
+    moved = start.to_external(start.feasible(crossed))
+    assert moved[1][0] < moved[1][1] < moved[1][2] and np.allclose(moved[0], 1) and np.allclose(moved[1][0], 0.3)
 
 
 def test_far_shifts_go_into_the_thresholds():

@@ -379,6 +379,7 @@ def test_the_chart_of_matrices_of_a_rank():
     np.testing.assert_allclose(moved, lift(start + np.append(along, free)), rtol=1e-10)
     values = np.linalg.svd(moved[:12].reshape(4, 3))[1]
     assert values[2] < 1e-12 * values[1] and int(here.factors.mask.sum()) == 2
+    assert not equations(here.threshold, objective, 0 * here.x, None).factors.mask.any()
     slope = (lift(start + STEP * np.append(Z, free)) - lift(start - STEP * np.append(Z, free))) / (2 * STEP)
     np.testing.assert_allclose(slope[:12].reshape(4, 3), along, rtol=1e-6)
     np.testing.assert_allclose(slope[12:], free, rtol=1e-6)
