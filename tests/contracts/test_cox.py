@@ -180,10 +180,9 @@ def test_errors_name_the_argument(sentence):
 def test_folds_need_events():
     model = sht.CoxModel(X, TIME, EVENT)
     some = np.flatnonzero(~EVENT)[:3]
-    with pytest.raises(ValueError, match="a part of fold 0 has no event"):
-        sht.cross_validate(model, ks=[0, 1], folds=[(np.setdiff1d(np.arange(N), some), some)])
-    with pytest.raises(ValueError, match="a part of fold 0 has no event"):
-        sht.cross_validate(model, ks=[0, 1], folds=[(some, np.setdiff1d(np.arange(N), some))])
+    for fold in ((np.setdiff1d(np.arange(N), some), some), (some, np.setdiff1d(np.arange(N), some))):
+        with pytest.raises(ValueError, match="a part of fold 0 has no event"):
+            sht.cross_validate(model, ks=[0, 1], folds=[fold])
 
 
 def test_times_cannot_be_traced():

@@ -213,16 +213,6 @@ def test_extreme_predictors_give_numbers(dtype):
             assert not np.isnan(grad).any() and not np.isnan(curvature).any(), (size, gap)
 
 
-@pytest.mark.slow
-def test_a_start_of_crossed_thresholds():
-    """A start where F is infinite is moved, and ends where every other does."""
-    expected = fit(model())
-    for solver in (sht.solvers.HTP(), sht.solvers.IHT()):
-        start = sht.solve(model(), sht.Sparsity(P), solver)._replace(intercept=np.array([3.0, 1.0, 1.0]))
-        found = sht.solve(model(), sht.Sparsity(P), solver, x0=start)
-        np.testing.assert_allclose(found.x, expected.w, atol=1e-4)
-
-
 # --- choosing --------------------------------------------------------------------------------------------------------
 def drawn(n, p, w, seed, noise=1.0):
     rng = np.random.default_rng(seed)
