@@ -21,9 +21,7 @@ EVENT = RNG.random(N) < 0.6
 OPTIONS = {
     "plain": {},
     "all": dict(
-        sample_weight=RNG.choice([0, 0.5, 1, 2], N),
-        offset=RNG.standard_normal(N),
-        strata=RNG.integers(0, 3, N),
+        sample_weight=RNG.choice([0, 0.5, 1, 2], N), offset=RNG.standard_normal(N), strata=RNG.integers(0, 3, N)
     ),
 }
 VALUE_AND_GRAD = cases.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))

@@ -154,25 +154,17 @@ def test_bad_input():
     ) as caught:
         sht.solve(sht.Custom(parts, X, Y, 0.05), sht.Sparsity(1))
     assert isinstance(caught.value.__cause__, TypeError)
-    cases.refused(
-        ValueError,
-        r"fun: line \d+ of test_custom.py, in branching asks for the value of a traced array; use jnp.where",
-        lambda: sht.Custom(branching, like=np.zeros(P)),
-    )
-    cases.refused(
-        ValueError,
-        r"fun: line \d+ of test_custom.py, in .* calls NumPy with a traced array; use jax.numpy",
-        lambda: sht.Custom(lambda x: np.linalg.norm(np.asarray(x)), like=np.zeros(P)),
-    )
-    cases.refused(
-        ValueError,
-        "fun: must return a floating number, got int32",
-        lambda: sht.Custom(lambda x: jnp.sum(x > 0, dtype=np.int32), like=np.zeros(P)),
-    )
+    here = r"line \d+ of test_custom.py, in"
+    for fun, sentence in {
+        branching: f"{here} branching asks for the value of a traced array; use jnp.where",
+        (lambda x: np.linalg.norm(np.asarray(x))): f"{here} .* calls NumPy with a traced array; use jax.numpy",
+        (lambda x: jnp.sum(x > 0, dtype=np.int32)): "must return a floating number, got int32",
+        (lambda x: 2 * x): "must return a scalar",
+    }.items():
+        cases.refused(ValueError, f"fun: {sentence}", lambda fun=fun: sht.Custom(fun, like=np.zeros(P)))
     cases.refused(
         ValueError, "k: is one number for a solve, got shape", lambda: sht.solve(MODEL, sht.Sparsity(np.array([1, 2])))
     )
-    cases.refused(ValueError, "fun: must return a scalar", lambda: sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P)))
     with pytest.raises(ValueError, match=r"x0: needs the tree.*got shape"):
         sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
     cases.refused(TypeError, "like: needs", lambda: sht.Custom(logistic, X, Y, 0.05, like=np.zeros(P, int)))

@@ -227,13 +227,10 @@ def test_quadratic_form_is_the_documented_formula():
 
 @pytest.mark.parametrize("name", ["linear", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cox", "ordinal"))])
 def test_every_design_gives_the_same_solution(name):
+    designs = (cases.DESIGNS[design](X) for design in ("dense", "dense_fortran", "bcoo"))
+    models = (ON_DATA[name](design, Y, l2=0.1, standardize=True) for design in designs)
     first, *others = (
-        sht.solve(
-            ON_DATA[name](cases.DESIGNS[design](X), Y, l2=0.1, standardize=True),
-            sht.Sparsity(2, k_max=4),
-            sht.solvers.HTP(),
-        )
-        for design in ("dense", "dense_fortran", "bcoo")
+        sht.solve(model, sht.Sparsity(2, k_max=4), sht.solvers.HTP()) for model in models
     )  # sparse ones of other forms are of one class, and test_designs.py holds them to NumPy
     for other in others:
         np.testing.assert_allclose(other.x, first.x, atol=1e-11 if name == "linear" else 1e-9)

@@ -23,12 +23,7 @@ L2 = np.array([0.1, 0.0, 0.5, 1.0, 0.2])
 OPTIONS = {
     "plain": {},
     "ridge": dict(l2=L2),
-    "all": dict(
-        sample_weight=RNG.choice([0, 0.5, 1, 2], N),
-        offset=RNG.standard_normal(N),
-        l2=L2,
-        standardize=True,
-    ),
+    "all": dict(sample_weight=RNG.choice([0, 0.5, 1, 2], N), offset=RNG.standard_normal(N), l2=L2, standardize=True),
 }
 THRESHOLDS = np.array([-1.2, 0.3, 0.9])
 VALUE = cases.jit(lambda model, w, thresholds: model.value(model.to_internal(w, thresholds)))

@@ -204,10 +204,6 @@ def test_every_solver_finds_a_planted_graph(name):
     assert solution.intercept == 0 and int(solution.history.support_size[int(solution.best_step)]) == 3
 
 
-def test_the_default_is_htp():
-    np.testing.assert_array_equal(fit(S, 4).x, fit(S, 4, sht.solvers.HTP()).x)
-
-
 @pytest.mark.slow
 def test_admm_and_single_precision_agree():
     np.testing.assert_allclose(fit(S, 4, debias="admm").x, fit(S, 4).x, atol=1e-6)
@@ -310,6 +306,7 @@ def test_weights_labels_and_held_out_values():
 
 def test_starting_points():
     first = fit(S, 4)
+    np.testing.assert_array_equal(first.x, fit(S, 4, sht.solvers.HTP()).x)  # the default
     objective = sht.Precision(S, 200)
     for x0 in (first, first.x, np.ones((P, P))):  # the last is not positive definite
         again = sht.solve(objective, sht.OffDiagonal(4, k_max=PAIRS), x0=x0)

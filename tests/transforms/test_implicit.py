@@ -23,13 +23,8 @@ def problem(loss, seed=0, coefficients=(1.2, -0.9, 0.7)):
     w = np.zeros(P)
     w[[1, 4, 6]] = coefficients
     y = loss.draw_targets(X @ w, rng)
-    return {
-        "X": X,
-        "y": y,
-        "sample_weight": rng.uniform(0.5, 1.5, N),
-        "l2": rng.uniform(0.02, 0.1, P),
-        "offset": 0.1 * rng.standard_normal(N),
-    }
+    weights, l2 = rng.uniform(0.5, 1.5, N), rng.uniform(0.02, 0.1, P)
+    return {"X": X, "y": y, "sample_weight": weights, "l2": l2, "offset": 0.1 * rng.standard_normal(N)}
 
 
 OF_OTHERS = ("parameter", "upper", "l0", "l1", "prices")  # of the loss and of the threshold
@@ -107,10 +102,14 @@ def ordinal(params):
     return sht.OrdinalModel(y=CLASSES, n_classes=3, **params)
 
 
-def glm(loss, parameter=None, solver=HTP, termination=None, **options):
+def glm(loss, parameter=None, solver=HTP, termination=None, threshold=lambda _: SPARSE, **options):
     """A case of a linear model, with the derivative in a parameter of its loss."""
     params = problem(loss) | ({} if parameter is None else {"parameter": parameter})
-    return linear(loss, **options), params, lambda _: SPARSE, solver, termination
+    return linear(loss, **options), params, threshold, solver, termination
+
+
+CENTRED, KEPT = dict(fit_intercept=True, standardize=True), sht.Sparsity(3, k_max=5, keep=[2])
+LOGIT, GENTLE = linear(sht.losses.Logistic()), sht.solvers.IHT(sht.steps.ConstantStep(0.3))
 
 
 # name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
@@ -119,20 +118,14 @@ CASES = {
     "rank_softmax": (softmax, LABELLED, lambda _: sht.Rank(1, r_max=2), IHT, TIGHT),
     "rows": (several, ROWS, lambda _: sht.RowSparsity(3, k_max=4, keep=[1]), HTP, None),
     "precision": (precision, {"data": DATA}, lambda _: sht.OffDiagonal(3, k_max=5), HTP, None),
-    "squared": (
-        linear(sht.losses.Squared(), fit_intercept=True, standardize=True),
-        problem(sht.losses.Squared()),
-        lambda _: sht.Sparsity(3, k_max=5, keep=[2]),
-        HTP,
-        None,
-    ),
+    "squared": (linear(sht.losses.Squared(), **CENTRED), problem(sht.losses.Squared()), lambda _: KEPT, HTP, None),
     "logistic": glm(sht.losses.Logistic(), 1.3, IHT, TIGHT, fit_intercept=True),
     "huber": glm(sht.losses.Huber(), 0.4, IHT, TIGHT),
     "poisson_box": (
         linear(sht.losses.Poisson(), fit_intercept=True),
         COUNTS | {"upper": np.full(P, 0.35)},
         lambda params: sht.Sparsity(3, k_max=4, lower=-2.0, upper=params["upper"]),
-        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
+        GENTLE,
         TIGHT,
     ),
     "tweedie": glm(sht.losses.Tweedie(), 1.4, fit_intercept=True),
@@ -140,39 +133,23 @@ CASES = {
     "gamma": glm(sht.losses.Gamma()),
     "squared_hinge": glm(sht.losses.SquaredHinge()),
     "quantile": glm(sht.losses.Quantile(), 0.6),
-    "smoothed_hinge_group": (
-        linear(sht.losses.SmoothedHinge()),
-        problem(sht.losses.SmoothedHinge()) | {"parameter": 1.1},
-        lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
-        IHT,
-        TIGHT,
+    "smoothed_hinge_group": glm(
+        sht.losses.SmoothedHinge(), 1.1, IHT, TIGHT, lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2)
     ),
     "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.Sparsity(4, lower=0), HTP, None),
     "simplex": (
         quadratic,
         quadratic_problem() | {"total": 4.0},
-        lambda params: sht.Simplex(4, params["total"], k_max=5),
+        lambda p: sht.Simplex(4, p["total"], k_max=5),
         HTP,
         None,
     ),
-    "custom": (
-        custom,
-        {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
-        lambda _: SPARSE,
-        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
-        TIGHT,
-    ),
+    "custom": (custom, {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1}, lambda _: SPARSE, GENTLE, TIGHT),
     "cox": (cox, UNLABELLED, lambda _: SPARSE, HTP, None),
     "ordinal": (ordinal, UNLABELLED, lambda _: SPARSE, HTP, None),
-    "penalty": (
-        linear(sht.losses.Logistic()),
-        PRICED | {"l0": 0.005, "l1": 0.02},
-        lambda params: sht.L0L1L2(params["l0"], params["l1"]),
-        IHT,
-        TIGHT,
-    ),
+    "penalty": (LOGIT, PRICED | {"l0": 0.005, "l1": 0.02}, lambda p: sht.L0L1L2(p["l0"], p["l1"]), IHT, TIGHT),
     "prices_box": (
-        linear(sht.losses.Logistic()),
+        LOGIT,
         PRICED | {"prices": np.linspace(0.5, 2, P)},
         lambda params: sht.L0L1L2(0.005, 0.02, prices=params["prices"], lower=-0.9, upper=0.9),
         IHT,
@@ -312,13 +289,8 @@ def test_coefficients_at_bounds_move_with_them():
     lower, upper = -jnp.linspace(0.5, 0.7, P), jnp.linspace(0.4, 0.8, P)
 
     def fit(b, lower, upper):
-        threshold = sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
-        return sht.solve(
-            sht.QuadraticForm(jnp.diag(curvature), b),
-            threshold,
-            sht.solvers.IHT(sht.steps.ConstantStep(9.0)),
-            max_steps=1,
-        ).x
+        form, threshold = sht.QuadraticForm(jnp.diag(curvature), b), sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
+        return sht.solve(form, threshold, sht.solvers.IHT(sht.steps.ConstantStep(9.0)), max_steps=1).x
 
     dots = b_dot.astype(float), jnp.full(P, 0.2), jnp.full(P, -0.3)
     x, x_dot = jax.jvp(fit, (b, lower, upper), dots)
