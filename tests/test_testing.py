@@ -10,7 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp import Sparsity
-from sparsehtp.losses import Huber, Logistic, Poisson, Squared
+from sparsehtp.losses import Huber, Logistic, Poisson, SmoothedHinge, Softmax, Squared
 from sparsehtp.testing import check_loss, check_objective, check_solver, check_step, check_threshold
 
 
@@ -55,63 +55,27 @@ FINITE = "by finite differences, but found = "
 LOSSES = [
     (Poisson(), {"derivative": lambda self, eta, y: jnp.exp(eta) - 0.99 * y}, f"derivative is that of value {FINITE}"),
     (Logistic(2.0), {"second_derivative": without_margin_scale}, f"second_derivative is that of derivative {FINITE}"),
-    (
-        Logistic(),
-        {"smoothness": 0.2},
-        "smoothness bounds the slope of the derivative, but smoothness = 0.2, steepest = 0.2499",
-    ),
+    (Logistic(), {"smoothness": 0.2}, "smoothness bounds the slope .*, but smoothness = 0.2, steepest = 0.2499"),
     (Logistic(), {"smoothness": 1.0}, "smoothness is the least bound"),
     (Huber(), {"smoothness": float("inf")}, "smoothness is infinite only if"),
     (Squared(), {"conjugate": lambda self, a, y: 0.5 * a**2}, "value . conjugate = a eta at a = derivative"),
-    (
-        Huber(),
-        {"conjugate_derivative": lambda self, a, y: a - y},
-        "value . conjugate = a eta at eta = conjugate_derivative",
-    ),
-    (
-        Logistic(),
-        {"project_dual": lambda self, a, y: y * jnp.clip(y * a, -0.9, 0)},
-        "conjugate is infinite at just the points that project_dual moves",
-    ),
+    (Huber(), {"conjugate_derivative": lambda self, a, y: a - y}, "value . conjugate = a eta at eta = conjugate_der"),
+    (Logistic(), {"project_dual": lambda self, a, y: y * jnp.clip(y * a, -0.9, 0)}, "conjugate is infinite at"),
     (Logistic(), {"project_dual": lambda self, a, y: a}, "conjugate is finite after project_dual"),
     (Squared(), NEGATIVE, "the loss lies above its tangents"),
-    (
-        sht.losses.SmoothedHinge(),
-        {"majorant": sht.losses.SmoothedHinge.second_derivative},
-        "majorant is finite and positive",
-    ),
+    (SmoothedHinge(), {"majorant": SmoothedHinge.second_derivative}, "majorant is finite and positive"),
     (Huber(), {"kinked": False}, "second_derivative is positive .set kinked"),
-    (
-        sht.losses.Hinge(),
-        {"twice_differentiable": True, "kinked": True},
-        "derivative does not jump .set twice_differentiable",
-    ),
+    (sht.losses.Hinge(), {"twice_differentiable": True, "kinked": True}, "derivative does not jump .set twice_diff"),
     (Poisson(), {"location": True}, "value depends on eta - y only"),
     (Squared(), DOUBLED, "value is half the squared distance"),
     (Poisson(), {"mean": lambda self, eta: jnp.exp(eta) + 0.1}, "a prediction is best where the target is its mean"),
     (Logistic(2.0), {"mean": lambda self, eta: jax.nn.sigmoid(eta)}, "the expected derivative is zero under mean"),
-    (
-        Poisson(),
-        {"draw_targets": lambda self, eta, rng: rng.standard_normal(eta.shape)},
-        "check_targets takes what draw_targets gives, but it says: y: Poisson needs counts >= 0",
-    ),
+    (Poisson(), {"draw_targets": Squared.draw_targets}, "what draw_targets gives, but it says: y: Poisson needs"),
     (Squared(), {"second_derivative": lambda self, eta, y: 1.0}, "second_derivative gives one number per sample"),
-    (
-        Squared(),
-        {"value": lambda self, eta, y: 0.5 * (eta - y) ** 2 + jnp.maximum(0, eta.size - 1)},
-        "value under jax.vmap is that of the whole array",
-    ),
+    (Squared(), {"value": lambda self, eta, y: (eta - y) ** 2 / 2 + (eta.size > 1)}, "value under jax.vmap is that of"),
     (Squared(), {"derivative": in_double_only}, "derivative in float32 is that in float64"),
-    (
-        Squared(),
-        {"value": lambda self, eta, y: 0.5 * (eta - y) ** 2 if eta[0] > y[0] else 0.5 * (y - eta) ** 2},
-        "is traced by jax.jit and jax.vmap, but TracerBoolConversionError",
-    ),
-    (
-        sht.losses.Softmax(3),
-        {"curvature": lambda self, eta, y: (jax.nn.softmax(eta, axis=1), None)},
-        f"curvature is that of derivative {FINITE}",
-    ),
+    (Squared(), {"value": lambda self, eta, y: eta if eta[0] > y[0] else y}, "is traced by .*, but TracerBoolConv"),
+    (Softmax(3), {"curvature": lambda self, eta, y: (Softmax.mean(self, eta), None)}, f"that of derivative {FINITE}"),
 ]
 
 
@@ -152,19 +116,12 @@ def selected(change):
 
 
 NEAREST = "is nearest to z"
+SCORES, Penalty = Sparsity.scores, sht.L0L1L2
 THRESHOLDS = [
-    (
-        Sparsity(2),
-        {"scores": lambda self, z: 1 / (1e-3 + Sparsity.scores(self, z))},
-        f"{NEAREST}: no point of the set lies closer, but squared distance = .*, another = .*, k = ",
-    ),
+    (Sparsity(2), {"scores": lambda self, z: 1 / (1e-3 + SCORES(self, z))}, f"{NEAREST}: no point .*, k = "),
     (sht.Rank(1), {"__call__": halved}, "is idempotent, but once = .*, twice = "),
     (Sparsity(2), {"scores": lambda self, z: jnp.arange(z.size - self.n_free, 0.0, -1.0)}, NEAREST),
-    (
-        Sparsity(2),
-        selected(lambda self, support: jnp.arange(support.idx.size) < self.n_free + self.k + 1),
-        "the support has k units beside the kept ones",
-    ),
+    (Sparsity(2), selected(lambda self, s: jnp.arange(s.idx.size) < self.n_free + self.k + 1), "the support has k"),
     (Sparsity(2, lower=0), {"clip": lambda self, z: z}, "the result is in its bounds"),
     (Sparsity(2), applied(lambda self, x: x * jnp.where(jnp.arange(x.size) < x.size - self.n_free, 0.999, 1)), NEAREST),
     (Sparsity(2), applied(lambda self, x: jnp.where(others(x), x, 0)), "free entries are left alone"),
@@ -173,41 +130,17 @@ THRESHOLDS = [
         {"select": lambda self, s, factor=1: Sparsity.select(self, s + 1e-13 * jnp.arange(s.size), factor)},
         "ties take the lower index",
     ),
+    (Sparsity(1, keep=[3]), selected(lambda self, s: s.mask & ~jnp.isin(s.idx, jnp.asarray(self.keep))), NEAREST),
     (
-        Sparsity(1, keep=[3]),
-        selected(lambda self, support: support.mask & ~jnp.isin(support.idx, jnp.asarray(self.keep))),
-        NEAREST,
+        Penalty(0.1, 0.05),
+        {"__call__": lambda self, z, size=1.0: Penalty.__call__(self, z, size / 2)},
+        "minimises .* / 2 ",
     ),
-    (
-        sht.L0L1L2(0.1, 0.05),
-        {"__call__": lambda self, z, step_size=1.0: sht.L0L1L2.__call__(self, z, 0.5 * step_size)},
-        "minimises .* / 2 . step_size value",
-    ),
-    (
-        Sparsity(2),
-        {"size": lambda self, support: jnp.sum(support.mask, dtype=jnp.int32)},
-        "size is the number of units without the free ones",
-    ),
-    (
-        Sparsity(2, lower=0),
-        {"free_gradient": lambda self, x, grad: grad},
-        "free_gradient is the gradient, zero where it pushes out of an active bound",
-    ),
-    (
-        Sparsity(2),
-        {"differs": lambda self, a, b: jnp.zeros((), bool)},
-        "differs tells whether two supports have different members",
-    ),
-    (
-        Sparsity(2),
-        {"entries": lambda self, x, support: support._replace(idx=support.idx + 1)},
-        "entries are places in x, in which the free ones come last",
-    ),
-    (  # overflows, and underflows, in float32
-        Sparsity(2),
-        {"scores": lambda self, z: Sparsity.scores(self, z) ** 4},
-        "multiples of z give multiples of the result in float32",
-    ),
+    (Sparsity(2), {"size": lambda self, s: jnp.sum(s.mask, dtype=jnp.int32)}, "size is the number of units"),
+    (Sparsity(2, lower=0), {"free_gradient": lambda self, x, grad: grad}, "free_gradient is the gradient, zero where"),
+    (Sparsity(2), {"differs": lambda self, a, b: jnp.zeros((), bool)}, "differs tells whether two supports"),
+    (Sparsity(2), {"entries": lambda self, x, s: s._replace(idx=s.idx + 1)}, "entries are places in x, in which"),
+    (Sparsity(2), {"scores": lambda self, z: SCORES(self, z) ** 4}, "give multiples of the result in float32"),
 ]
 
 

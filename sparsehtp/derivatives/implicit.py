@@ -280,7 +280,7 @@ def _coordinates_jvp(
         objective, threshold = eqx.combine(moved, fixed)
         return equations(threshold, objective, *place)
 
-    held, _ = at(moved).held(lax.stop_gradient(z))
+    held, _ = at(moved).held(z)
     _, bound_dot = jax.jvp(lambda moved: jnp.where(held, at(moved).held(z)[1], 0), (moved,), (parts_dot,))
     _, rhs = jax.jvp(lambda z, moved: at(moved).residual(z), (z, moved), (bound_dot, parts_dot))
     here = at(moved)

@@ -27,7 +27,8 @@ def check_objective(objective: AbstractObjective, seed: int = 0) -> None:
       over a support is that over all entries; one point and a batch under `jax.jit` and `jax.vmap` give the same.
     - Coefficients in original units lead back to x.
     - `restrict`: value, gradient, Hessian and its products are those of F on the support, and padding counts for
-      nothing; `quadratic` objectives have one Hessian; `scale` is not negative, `grad_terms` not below the gradient.
+      nothing; `quadratic` objectives have one Hessian; `scale` is positive where there is curvature, and `grad_terms`
+      are not below the gradient.
     - `lipschitz` is at least the curvature at the origin, but for a thousandth (a power iteration comes from below).
     - Samples: the mean of their gradients is the gradient, and the largest `sample_smoothness` is above `lipschitz`.
     - `normal_equations` are F to second order at the point that they are made at (None: `origin()`), with the free
@@ -66,7 +67,7 @@ def _facts(objective: AbstractObjective, x: Array, v: Array, support: Support, a
     }
     if isinstance(objective, AbstractRefittable):
         restricted = objective.restrict(support)
-        z, on = gather(x, support), gather(v, support)
+        z, on = jnp.where(support.mask, gather(x, support), 0.7), gather(v, support)
         (grad, terms, hess), one = restricted.derivatives(z), jnp.ones((), z.dtype)
         out["derivatives"] = {"grad": grad, "grad_terms": terms, "hess": hess(0.0), "damped": hess(one)}
         out["restricted"] = {
@@ -129,8 +130,8 @@ class _Check:
         self.p, self.d = objective.n_coefficients, objective.n_coefficients + objective.n_free
         free = np.arange(self.p, self.d)
         chosen = rng.choice(self.p, min(3, self.p), replace=False)
-        # Padding may repeat an index, chosen or not.
-        idx = np.concatenate([free, chosen, chosen[:1], [rng.integers(self.p)]]).astype(np.int32)
+        # Padding may repeat an index, chosen, free or neither.
+        idx = np.concatenate([free, chosen, free[:1], chosen[:1], [rng.integers(self.p)]]).astype(np.int32)
         self.support = Support(jnp.asarray(idx), jnp.arange(idx.size) < free.size + chosen.size)
         self.on = np.isin(np.arange(self.d), idx[: free.size + chosen.size])
         x, v = np.where(self.on, 0.5 * rng.standard_normal((2, self.d)), 0)
@@ -202,7 +203,9 @@ class _Check:
         damping = (out["damped"] - out["hess"])[np.ix_(live, live)]
         self.law("damping has no negative direction", np.linalg.eigvalsh(damping) >= -1e-9 * np.abs(damping).max())
         self.law("damping adds to every curvature or to none", (np.diag(damping) > 0) | ~damping.any(), damping=damping)
-        self.law("scale is not negative", out["scale"][live] >= 0, scale=out["scale"][live])
+        scale, bend = out["scale"][live], np.diag(block)
+        positive = (scale > 0) | ((scale == 0) & (bend <= room))
+        self.law("scale is positive where there is curvature", positive, scale=scale, curvature=bend)
         if objective.quadratic:
             text = "a quadratic objective has one Hessian"
             self.equal(text, out["hess_elsewhere"], out["hess"], 1e-12, 1e-13)

@@ -10,6 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.columns import gather
+from sparsehtp.linalg import DAMPING
 from sparsehtp.results import RESULTS, Support
 from sparsehtp.testing import check_objective
 
@@ -53,6 +54,12 @@ def test_subsets_of_subsets():
     np.testing.assert_allclose(again.value(x[:2]), few.value(jnp.array([-0.2, 0.0, 0.3])), rtol=1e-12)
 
 
+def test_shapes_are_those_of_one_array_or_of_a_vector():
+    matrix = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3)))
+    assert CUSTOM.external_shape == TREE.external_shape == (P,) and matrix.external_shape == (P, 3)
+    assert matrix.subset(jnp.arange(4)).external_shape == (4,)
+
+
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "grasp", "forward")]
 
 
@@ -89,6 +96,49 @@ def test_lipschitz_of_a_quadratic():
 
     A = X.T @ X
     np.testing.assert_allclose(sht.Custom(quadratic, A).lipschitz(), np.linalg.eigvalsh(A)[-1], rtol=1e-3)
+    # What curves downwards is turned round for a Newton step, in any units.
+    A = np.random.default_rng(0).standard_normal((P, P)) * np.outer(units := 10.0 ** np.arange(P), units)
+    A = A + A.T
+    live = np.ix_([4, 0, 2], [4, 0, 2])
+    root = np.sqrt(np.abs(np.diag(A[live])))
+    values, vectors = np.linalg.eigh(A[live] / np.outer(root, root))
+    assert values[0] < 0 < values[-1]
+    part = sht.Custom(quadratic, A).restrict(SUPPORT)
+    turned = cases.jit(lambda z, damping: part.hess(z, damping))(POINT[:4], DAMPING)[:3, :3]
+    np.testing.assert_allclose(turned / np.outer(root, root), vectors * np.abs(values) @ vectors.T, atol=1e-9)
+
+
+DONE, STALLED = RESULTS.converged, RESULTS.stalled
+# (diagonal of A, b, x, what is said of a run that ended at x on the first two entries, the first of them >= 0)
+ENDS = {
+    "a minimum": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0], DONE),
+    "a slope": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 2, 0, 0], STALLED),
+    "little to gain": ([1, 1, 1, 1], [1, 1, 0, 0], [1, 1.0015, 0, 0], DONE),
+    "a slope in what no room is for": ([1, 1, 1, 1], [1, 1, 5, 0], [1, 1, 0, 0], DONE),
+    "a slope in what there is room for": ([1, 1, 1, 1], [1, 0, 5, 0], [1, 0, 0, 0], STALLED),
+    "a saddle": ([1, -1, 1, 1], [1, -1, 0, 0], [1, 1, 0, 0], STALLED),
+    "a slight saddle": ([90, -1, 1, 1], [90, -1, 0, 0], [1, 1, 0, 0], STALLED),
+    "downwards without room": ([1, 1, -50, 1], [1, 1, 0, 0], [1, 1, 0, 0], DONE),
+    "downwards with room": ([1, 1, -50, 1], [1, 0, 0, 0], [1, 0, 0, 0], STALLED),
+    "held at a bound": ([-50, 1, 1, 1], [-1, 1, 0, 0], [0, 1, 0, 0], DONE),
+    "leaving a bound": ([1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0], STALLED),
+    "no number": ([1, np.nan, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0], RESULTS.nonfinite),
+}
+
+
+def test_what_is_said_of_the_end_of_a_run():
+    @cases.jit
+    def judged(a, b, x, result):
+        objective = sht.Custom(lambda x, a, b: x @ (a * x) / 2 - b @ x, a, b, like=np.zeros(4))
+        threshold = sht.Sparsity(2, lower=np.array([0, -np.inf, -np.inf, -np.inf])).bind(objective)
+        return objective.judged(threshold, x, Support(jnp.arange(2), jnp.ones(2, bool)), result)
+
+    for name, (*given, expected) in ENDS.items():
+        given = [np.array(each, float) for each in given]
+        for claimed in (RESULTS.converged, RESULTS.singular):
+            said = claimed if expected == DONE else expected
+            assert judged(*given, np.int32(claimed)) == said, (name, claimed)
+        assert judged(*given, np.int32(RESULTS.max_steps)) == RESULTS.max_steps, name
 
 
 def branching(x):
@@ -105,25 +155,17 @@ def test_bad_input():
     ) as caught:
         sht.solve(sht.Custom(parts, X, Y, 0.05), sht.Sparsity(1))
     assert isinstance(caught.value.__cause__, TypeError)
-    cases.refused(
-        ValueError,
-        r"fun: line \d+ of test_custom.py, in branching asks for the value of a traced array; use jnp.where",
-        lambda: sht.Custom(branching, like=np.zeros(P)),
-    )
-    cases.refused(
-        ValueError,
-        r"fun: line \d+ of test_custom.py, in .* calls NumPy with a traced array; use jax.numpy",
-        lambda: sht.Custom(lambda x: np.linalg.norm(np.asarray(x)), like=np.zeros(P)),
-    )
-    cases.refused(
-        ValueError,
-        "fun: must return a floating number, got int32",
-        lambda: sht.Custom(lambda x: jnp.sum(x > 0, dtype=np.int32), like=np.zeros(P)),
-    )
+    here = r"line \d+ of test_custom.py, in"
+    for fun, sentence in {
+        branching: f"{here} branching asks for the value of a traced array; use jnp.where",
+        (lambda x: np.linalg.norm(np.asarray(x))): f"{here} .* calls NumPy with a traced array; use jax.numpy",
+        (lambda x: jnp.sum(x > 0, dtype=np.int32)): "must return a floating number, got int32",
+        (lambda x: 2 * x): "must return a scalar",
+    }.items():
+        cases.refused(ValueError, f"fun: {sentence}", lambda fun=fun: sht.Custom(fun, like=np.zeros(P)))
     cases.refused(
         ValueError, "k: is one number for a solve, got shape", lambda: sht.solve(MODEL, sht.Sparsity(np.array([1, 2])))
     )
-    cases.refused(ValueError, "fun: must return a scalar", lambda: sht.Custom(lambda x, X: X @ x, X, like=np.zeros(P)))
     with pytest.raises(ValueError, match=r"x0: needs the tree.*got shape"):
         sht.solve(TREE, sht.Sparsity(1), x0=np.zeros(P))
     cases.refused(TypeError, "like: needs", lambda: sht.Custom(logistic, X, Y, 0.05, like=np.zeros(P, int)))

@@ -3,6 +3,7 @@
 import contextlib
 
 import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,14 +15,26 @@ from sparsehtp.testing import check_loss
 pytestmark = pytest.mark.usefixtures("x64")
 LOSSES = pytest.mark.parametrize("loss", cases.LOSSES.values(), ids=repr)
 rng = np.random.default_rng(0)
-ETA = rng.uniform(-3, 3, 200)
+ETA = np.append(rng.uniform(-3, 3, 197), [0, 1e-4, -2e-4])
 
 
 @LOSSES
 def test_value_is_the_one_in_the_table(loss):
     """MATH.md, section 2, which `exact.Loss` has written out."""
     y = loss.draw_targets(ETA, rng)
-    np.testing.assert_allclose(loss.value(ETA, y), cases.exact(loss).value(ETA, y), rtol=1e-12, atol=1e-14)
+    value, reference = loss.value(ETA, y), cases.exact(loss).value
+    np.testing.assert_allclose(value, reference(ETA, y), rtol=1e-12, atol=1e-14)
+    own = [*vars(loss).values()]
+    jax.eval_shape(lambda own: type(loss)(*own).check_targets(y), own)  # they may be traced
+    if not loss.classification:
+        drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
+        np.testing.assert_allclose(drawn.mean(), loss.mean(jnp.asarray(0.3)), atol=0.05)
+    if loss.kinked:  # a quadratic that touches the loss lies above it, of a loss of eta - y the least that does
+        eta, y, other = ETA[:40], y[:40], np.linspace(-20, 20, 2001)[:, None]
+        move, majorant = other - eta, np.asarray(loss.majorant(eta, y))
+        above = value[:40] + loss.derivative(eta, y) * move + majorant * move**2 / 2 - reference(other, y)
+        assert np.all(above > -1e-9), above.min()
+        assert np.all(np.min(above - 0.05 * majorant * move**2, axis=0) < 0) or not loss.location
 
 
 @pytest.mark.parametrize("loss", [*cases.LOSSES.values(), *cases.VECTOR_LOSSES.values()], ids=repr)
@@ -58,12 +71,7 @@ def test_logistic_at_the_ends_of_its_range(dtype, scale):
         assert np.isfinite(slopes).all() and slopes[0] * y[0] > 50 / scale and slopes[1] * y[0] < -50 / scale
         beyond = loss.project_dual(np.array([5, -5], dtype), y[:2])
         assert np.isfinite(loss.conjugate(beyond, y[:2])).all()
-
-
-def test_poisson_at_the_end_of_its_range():
-    loss, y = sht.losses.Poisson(), np.array([0.0, 3.0])
-    np.testing.assert_array_equal(loss.conjugate(-y, y), 0)
-    assert np.isfinite(loss.conjugate_derivative(-y, y)).all()
+        np.testing.assert_array_equal(sht.losses.Poisson().conjugate(-1 - y, 1 + y), 0)
 
 
 def test_an_estimated_dispersion_has_the_largest_likelihood():

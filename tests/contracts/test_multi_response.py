@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from exact import Loss
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
@@ -99,6 +100,8 @@ def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():
         objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=l2)
         return objective.restrict_left(jnp.asarray(left), jnp.ones(2, bool)).grad_terms(jnp.asarray(z))
 
+    slope = np.abs(softmax(X @ left @ z.reshape(2, C), axis=1) - np.eye(C)[CLASSES]) / N
+    np.testing.assert_allclose(terms(0.0), (np.abs(X @ left).T @ slope).ravel(), rtol=1e-12)
     ridge = left.T @ (VECTOR[:, None] * left)
     assert ridge.min() < 0
     np.testing.assert_allclose(terms(VECTOR) - terms(0.0), (np.abs(ridge) @ np.abs(z.reshape(2, C))).ravel())

@@ -9,6 +9,8 @@ from exact import Problem
 from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
+from sparsehtp.objectives import AbstractFiniteSum, AbstractModel
+from sparsehtp.objectives.model import in_double
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -81,11 +83,47 @@ def test_the_intercept_on_the_host_is_that_of_the_device(make):
     w, intercept = objective.to_external(x)
     found = objective.intercept_of(np.asarray(w), np.asarray(x)[objective.n_coefficients :])
     np.testing.assert_allclose(np.broadcast_to(found, np.shape(intercept)), intercept, rtol=1e-9)
+    assert objective.ifo_per_gradient == (N if isinstance(objective, AbstractModel | AbstractFiniteSum) else 1)
+    assert objective.n_samples == (1 if isinstance(objective, sht.Precision | sht.QuadraticForm) else N)
+    np.testing.assert_array_equal(objective.intercept_rounding(objective.origin(), None), 0)  # of columns near zero
+    if not isinstance(objective, sht.Custom | sht.CustomSum):
+        assert objective.coefficients(np.zeros(np.shape(w), int).tolist()).dtype == objective.dtype
+    whole = sht.results.Support(jnp.arange(x.size), jnp.ones(x.size, bool))
+    assert objective.restrict(whole).quadratic == objective.quadratic
+
+
+Y = X @ [1.0, 0, -2, 0, 0] + OFFSET
+ON_DATA = {
+    "linear": lambda Z, y, **rest: sht.LinearModel(Z, y, **rest, fit_intercept=True),
+    "several": lambda Z, y, **rest: sht.MultiResponse(Z, np.column_stack([y, -y]), **rest, fit_intercept=True),
+    "cox": lambda Z, y, **rest: sht.CoxModel(Z, y, OFFSET > -1, **rest),
+    "ordinal": lambda Z, y, **rest: sht.OrdinalModel(Z, np.digitize(y, [-5, 0]), **rest),
+}
+
+
+@pytest.mark.parametrize("make", ON_DATA.values(), ids=ON_DATA)
+def test_a_model_in_double_is_that_of_its_data_in_double(make):
+    arrays = {"Z": X, "y": Y, "l2": np.array(0.125), "sample_weight": np.linspace(0.3, 1.7, N)}
+    single = {name: value.astype(np.float32) for name, value in arrays.items()}
+    double = {name: value.astype(float) for name, value in single.items()}
+    with jax.enable_x64(False):
+        found = make(**single, standardize=True)
+    expected = make(**double, standardize=True)
+    for a, b in zip(*map(jax.tree.leaves, (in_double(found), expected)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_are_told_apart_by_features_of_unit_deviation():
+    s, r = WEIGHTS / WEIGHTS.sum(), np.random.default_rng(6).standard_normal(N)
+    Z = np.column_stack([X / np.sqrt(s @ (X - s @ X) ** 2), np.full(N, 3.0)])  # what is constant stays
+    found = sht.LinearModel(np.column_stack([X, np.full(N, 3.0)]), OFFSET).spread(r, WEIGHTS)
+    np.testing.assert_allclose(found, Z @ (Z.T @ r), rtol=1e-10)
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
 @pytest.mark.parametrize("loss", ["squared", "logistic_2", "huber"])
 def test_lipschitz_is_the_largest_eigenvalue(loss, options):
+    assert np.isinf(make("poisson", options)[0].lipschitz())
     objective, _ = make(loss, options)
     d = P + objective.n_free
     s = WEIGHTS / WEIGHTS.sum()
@@ -100,6 +138,13 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
     expected = np.linalg.eigvalsh(sharp * A.T @ (A * s[:, None]) + np.diag(ridge))[-1]
     estimate = float(objective.lipschitz())
     assert 0.999 * expected <= estimate <= expected * (1 + 1e-9)
+    z = np.random.default_rng(5).standard_normal(d)
+    part = objective.restrict(sht.results.Support(jnp.arange(d), jnp.ones(d, bool)))
+    terms, scale = cases.jit(lambda z: (part.grad_terms(z), part.scale(z)))(z)
+    at, loss = (objective.forward(z), objective.y), objective.loss
+    slope, bend = s * np.abs(loss.derivative(*at)), 0 if loss.kinked else loss.second_derivative(*at)
+    np.testing.assert_allclose(terms, np.abs(A).T @ slope + ridge * np.abs(z), rtol=1e-10)
+    np.testing.assert_allclose(scale, A.T**2 @ (s * (loss.majorant(*at) + bend)) + ridge, rtol=1e-10)
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
@@ -119,10 +164,6 @@ def test_the_value_without_each_coefficient(options):
         bend = levels[0] + levels[2] - 2 * levels[1]
         best = levels[1] - (levels[0] - levels[2]) ** 2 / (8 * bend) if n_free else levels[1]
         np.testing.assert_allclose(found[j], best, rtol=1e-10)
-
-
-def test_lipschitz_of_poisson_is_infinite():
-    assert np.isinf(make("poisson", "all")[0].lipschitz())
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -172,6 +213,9 @@ def test_quadratic_form_is_the_documented_formula():
     np.testing.assert_allclose(form.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2) + 0.05 * x @ x, rtol=1e-12)
     whole = sht.QuadraticForm.from_data(np.rint(X).astype(int), OFFSET, l2=0.1)  # no number of X's kind
     np.testing.assert_allclose(whole.value(x), sht.QuadraticForm.from_data(np.rint(X), OFFSET, l2=0.1).value(x))
+    assert sht.QuadraticForm(form.A, form.b).value(jnp.zeros(P)) == 0
+    plain = sht.QuadraticForm.from_data(X, OFFSET)
+    np.testing.assert_allclose(plain.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2), rtol=1e-12)
     rounded = sht.QuadraticForm(form.A.at[0, 1].add(1e-5), form.b)
     np.testing.assert_allclose(rounded.value_and_grad(x)[1], jax.grad(rounded.value)(x), rtol=1e-12)
     for l2, weights, message in ((-1.0, None, "l2: must be >= 0"), (0.1, -np.ones(N), "sample_weight: must be >= 0")):
@@ -181,19 +225,12 @@ def test_quadratic_form_is_the_documented_formula():
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
 
 
-Y = X @ [1.0, 0, -2, 0, 0] + OFFSET
-ON_DESIGNS = {
-    "linear": lambda Z: sht.LinearModel(Z, Y, l2=0.1, fit_intercept=True, standardize=True),
-    "cox": lambda Z: sht.CoxModel(Z, Y, OFFSET > -1, l2=0.1, standardize=True),
-    "ordinal": lambda Z: sht.OrdinalModel(Z, np.digitize(Y, [-5, 0]), l2=0.1, standardize=True),
-}
-
-
 @pytest.mark.parametrize("name", ["linear", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cox", "ordinal"))])
 def test_every_design_gives_the_same_solution(name):
+    designs = (cases.DESIGNS[design](X) for design in ("dense", "dense_fortran", "bcoo"))
+    models = (ON_DATA[name](design, Y, l2=0.1, standardize=True) for design in designs)
     first, *others = (
-        sht.solve(ON_DESIGNS[name](cases.DESIGNS[design](X)), sht.Sparsity(2, k_max=4), sht.solvers.HTP())
-        for design in ("dense", "dense_fortran", "bcoo")
+        sht.solve(model, sht.Sparsity(2, k_max=4), sht.solvers.HTP()) for model in models
     )  # sparse ones of other forms are of one class, and test_designs.py holds them to NumPy
     for other in others:
         np.testing.assert_allclose(other.x, first.x, atol=1e-11 if name == "linear" else 1e-9)

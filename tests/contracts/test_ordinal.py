@@ -22,12 +22,8 @@ Y = np.digitize(X @ [1, 0, 0, -1, 0] + RNG.logistic(size=N), [-1, 0, 1.5])
 L2 = np.array([0.1, 0.0, 0.5, 1.0, 0.2])
 OPTIONS = {
     "plain": {},
-    "all": dict(
-        sample_weight=RNG.choice([0, 0.5, 1, 2], N),
-        offset=RNG.standard_normal(N),
-        l2=L2,
-        standardize=True,
-    ),
+    "ridge": dict(l2=L2),
+    "all": dict(sample_weight=RNG.choice([0, 0.5, 1, 2], N), offset=RNG.standard_normal(N), l2=L2, standardize=True),
 }
 THRESHOLDS = np.array([-1.2, 0.3, 0.9])
 VALUE = cases.jit(lambda model, w, thresholds: model.value(model.to_internal(w, thresholds)))
@@ -129,6 +125,19 @@ def test_a_column_that_differs_where_there_is_no_curvature_has_none():
         assert found[2] == 0 and (np.delete(found, 2) > 1e-3).all(), seed
 
 
+def test_thresholds_follow_a_coefficient_that_goes_unless_they_would_cross():
+    whole, d = model(l2=0.0), P + K - 1
+    idx = np.roll(np.arange(d), K - 1)
+    part = whole.restrict(sht.results.Support(jnp.asarray(idx), jnp.ones(d, bool)))
+    z = whole.to_internal(np.array([-7.2, 33.5, 45, 41.4, 30.2]), np.array([-3.6, 5.2, 5.202]))[idx]
+    found, H = cases.jit(lambda z: (part.without_each(z, K - 1), part.hess(z)))(z)
+    stay, levels = np.where(np.eye(d), 0, z), np.s_[: K - 1]
+    follow = stay + np.pad((np.linalg.solve(H[levels, levels], H[levels]) * z).T, ((0, 0), (0, P)))
+    first, second = np.asarray(cases.jit(jax.vmap(part.value))(np.concatenate([follow, stay]))).reshape(2, d)
+    assert np.isinf(first[K - 1 :]).sum() == 1
+    np.testing.assert_allclose(found, np.where(np.isinf(first), second, first), rtol=1e-10)
+
+
 def test_thresholds_start_at_the_minimiser_of_the_null_model():
     weights = OPTIONS["all"]["sample_weight"]
     origin, (_, grad) = cases.jit(lambda m: (m.to_external(m.origin())[1], m.value_and_grad(m.origin())))(
@@ -137,6 +146,12 @@ def test_thresholds_start_at_the_minimiser_of_the_null_model():
     np.testing.assert_allclose(grad[P:], 0, atol=1e-12)
     share = np.array([weights[c >= Y].sum() for c in range(K - 1)]) / weights.sum()
     np.testing.assert_allclose(origin, np.log(share / (1 - share)), rtol=1e-12)
+    start = model(sample_weight=weights)
+    np.testing.assert_array_equal(start.to_internal(np.zeros(P)), start.origin())
+    np.testing.assert_array_equal(start.feasible(start.origin()), start.origin())
+    crossed = start.to_internal(np.ones(P), THRESHOLDS[[1, 0, 2]])
+    moved = start.to_external(start.feasible(crossed))
+    assert moved[1][0] < moved[1][1] < moved[1][2] and np.allclose(moved[0], 1) and np.allclose(moved[1][0], 0.3)
 
 
 def test_far_shifts_go_into_the_thresholds():
@@ -191,16 +206,6 @@ def test_extreme_predictors_give_numbers(dtype):
             value, grad, curvature = evaluate(whole, whole.to_internal(w, thresholds))
             assert np.isinf(value) if gap < 0 else not np.isnan(value), (size, gap)
             assert not np.isnan(grad).any() and not np.isnan(curvature).any(), (size, gap)
-
-
-@pytest.mark.slow
-def test_a_start_of_crossed_thresholds():
-    """A start where F is infinite is moved, and ends where every other does."""
-    expected = fit(model())
-    for solver in (sht.solvers.HTP(), sht.solvers.IHT()):
-        start = sht.solve(model(), sht.Sparsity(P), solver)._replace(intercept=np.array([3.0, 1.0, 1.0]))
-        found = sht.solve(model(), sht.Sparsity(P), solver, x0=start)
-        np.testing.assert_allclose(found.x, expected.w, atol=1e-4)
 
 
 # --- choosing --------------------------------------------------------------------------------------------------------

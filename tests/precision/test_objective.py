@@ -8,7 +8,6 @@ import pytest
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp.columns import gather
 from sparsehtp.linalg import Interval, minimise_log_det
 from sparsehtp.testing import check_objective
 from sparsehtp.thresholds import pair_index, pairs_of
@@ -68,17 +67,27 @@ def test_gains_of_single_pairs():
         block = near[np.ix_([i, j], [i, j])]
         gain = np.log(block[0, 0] * block[1, 1]) - np.linalg.slogdet(block)[1]
         np.testing.assert_allclose(gradient[number] ** 2 / (2 * curvature[number]), gain, rtol=1e-4)
-    # Two disjoint blocks of two: removing a pair leaves the rest as it is, so that the cost is known.
-    idx = jnp.array([*range(PAIRS, PAIRS + P), pair_index(0, 1, P), pair_index(2, 3, P)])
-    support = sht.results.Support(idx, jnp.ones(P + 2, bool))
-    restricted = objective.restrict(support)
-    z = restricted.minimise(gather(objective.origin(), support)).z
+    # Elsewhere by the other second derivatives, and removals from a triangle: nothing else but the two variances moves.
+    triangle = [(0, 1), (0, 2), (1, 2)]
+    idx = jnp.array([*range(PAIRS, PAIRS + P), *(pair_index(i, j, P) for i, j in triangle)])
+    restricted = objective.restrict(sht.results.Support(idx, jnp.ones(P + 3, bool)))
+    x = objective.pack(jnp.asarray(np.linalg.inv(S)))
+    z, full = x[idx] * jnp.where(idx < PAIRS, 0.3, jnp.linspace(1, 1.2, P + 3)), jnp.zeros_like(x).at[idx]
+    H, curvature = np.asarray(restricted.hess(z)), objective.curvatures(full.set(z))
     costs = np.asarray(restricted.without_each(z, P) - restricted.value(z))
     assert np.isinf(costs[:P]).all()
-    for place, (i, j) in ((P, (0, 1)), (P + 1, (2, 3))):
-        block = S[np.ix_([i, j], [i, j])]
-        expected = np.log(block[0, 0] * block[1, 1]) - np.linalg.slogdet(block)[1]
-        np.testing.assert_allclose(costs[place], expected, rtol=1e-6)
+    for place, own in enumerate(triangle, P):
+        own, at = list(own), np.asarray(objective.unpack(full.set(z.at[place].set(0))))
+        schur = H[place, place] - H[place, own] @ np.linalg.solve(H[np.ix_(own, own)], H[own, place])
+        np.testing.assert_allclose(curvature[idx[place]], schur, rtol=1e-10)
+
+        def moved(variances, own=own, at=at):
+            A = at.copy()
+            A[own, own] = np.exp(variances)
+            return value(A) if np.linalg.eigvalsh(A)[0] > 0 else np.inf
+
+        best = minimize(moved, np.log(at[own, own]), method="Nelder-Mead", options=dict(xatol=1e-7, fatol=1e-12)).fun
+        np.testing.assert_allclose(costs[place], best - value(np.asarray(objective.unpack(full.set(z)))), atol=1e-8)
 
 
 FIT = {
@@ -195,10 +204,6 @@ def test_every_solver_finds_a_planted_graph(name):
     assert solution.intercept == 0 and int(solution.history.support_size[int(solution.best_step)]) == 3
 
 
-def test_the_default_is_htp():
-    np.testing.assert_array_equal(fit(S, 4).x, fit(S, 4, sht.solvers.HTP()).x)
-
-
 @pytest.mark.slow
 def test_admm_and_single_precision_agree():
     np.testing.assert_allclose(fit(S, 4, debias="admm").x, fit(S, 4).x, atol=1e-6)
@@ -291,10 +296,17 @@ def test_weights_labels_and_held_out_values():
     moved = X[~train] - X[train].mean(0)
     expected = value(np.diag([2.0] * P), moved.T @ moved / 15)
     np.testing.assert_allclose(held.value(fold.to_internal(2 * jnp.eye(P))), expected, rtol=1e-10)
+    shrunk = sht.Precision(S, 40, shrinkage=0.3)
+    for scorer in (shrunk.scorer(), shrunk.scorer().scorer()):
+        np.testing.assert_allclose(scorer.S, S)
+    bounds = 0.9 / np.diag(S).max(), 1.1 / np.diag(S).max()  # which leave out the best without pairs
+    narrow = sht.Precision(S, 40, bounds=bounds)
+    assert np.isfinite(narrow.value(narrow.origin())) and narrow.interval == bounds
 
 
 def test_starting_points():
     first = fit(S, 4)
+    np.testing.assert_array_equal(first.x, fit(S, 4, sht.solvers.HTP()).x)  # the default
     objective = sht.Precision(S, 200)
     for x0 in (first, first.x, np.ones((P, P))):  # the last is not positive definite
         again = sht.solve(objective, sht.OffDiagonal(4, k_max=PAIRS), x0=x0)

@@ -5,14 +5,7 @@ import numpy as np
 import pytest
 from exact import Loss
 from scipy.optimize import minimize
-from sklearn.linear_model import (
-    HuberRegressor,
-    LogisticRegression,
-    PoissonRegressor,
-    QuantileRegressor,
-    Ridge,
-    TweedieRegressor,
-)
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor, Ridge, TweedieRegressor
 from sklearn.svm import LinearSVC
 
 import sparsehtp as sht
@@ -159,18 +152,3 @@ def test_against_scipy_with_an_offset(name, parameter):
     assert value <= best.fun + 1e-9 * abs(best.fun), "at least as good as BFGS"
     np.testing.assert_allclose(value, best.fun, rtol=1e-7)
     np.testing.assert_allclose(z, best.x, atol=2e-4)
-
-
-@pytest.mark.slow
-def test_huber_against_scikit_learn():
-    # HuberRegressor also fits a scale sigma; at its sigma its coefficients are ours with delta = epsilon sigma.
-    X, y, _ = cases.data(sht.losses.Squared(), N, P)
-    y[::7] += 10
-    support = fit(sht.losses.Huber(0.5), X, y, l2=0.0, sample_weight=None)[0]
-    model = HuberRegressor(alpha=0.0, tol=1e-10, max_iter=1000).fit(X[:, support], y)
-    ours = sht.solve(
-        sht.LinearModel(X[:, support], y, sht.losses.Huber(model.epsilon * model.scale_), fit_intercept=True),
-        sht.Sparsity(K),
-        sht.solvers.HTP(),
-    )
-    np.testing.assert_allclose([*ours.x, ours.intercept], [*model.coef_, model.intercept_], atol=1e-4)

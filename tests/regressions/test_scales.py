@@ -124,11 +124,9 @@ def test_columns_are_scaled_no_further_than_their_ridge_can_follow():
 
 
 def test_the_ridge_of_a_far_point_does_not_underflow():
-    scale, x = np.float32(2.0**66), np.array([1e16, -2e16, 0, 0, 0, 0], np.float32)
-    model = sht.LinearModel(
-        (X * scale).astype(np.float32), np.sign(Y).astype(np.float32), sht.losses.Logistic(), l2=1.0
-    )
-    eta = (X * scale).astype(np.float32).astype(float) @ x.astype(float)
+    Z, x = (X * 2.0**66).astype(np.float32), np.array([1e16, -2e16, 0, 0, 0, 0], np.float32)
+    model = sht.LinearModel(Z, np.sign(Y).astype(np.float32), sht.losses.Logistic(), l2=1.0)
+    eta = Z.astype(float) @ x.astype(float)
     expected = np.mean(np.maximum(-np.sign(Y) * eta, 0)) + 0.5 * np.sum(x.astype(float) ** 2)
     np.testing.assert_allclose(model.value(model.to_internal(x)), expected, rtol=1e-5)
 
@@ -172,15 +170,8 @@ def test_no_refit_ends_above_the_null_model(seed):
     y = np.where(rng.random(12) < 0.5, -1, 1).astype(np.float32)
     weights = (10.0 ** rng.uniform(-30, 30, 12)).astype(np.float32)
     offset = (100 * rng.uniform(-1, 1, 12)).astype(np.float32)
-    model = sht.LinearModel(
-        columns,
-        y,
-        sht.losses.SmoothedHinge(1.0),
-        sample_weight=weights,
-        offset=offset,
-        fit_intercept=True,
-        standardize=True,
-    )
+    options = dict(sample_weight=weights, offset=offset, fit_intercept=True, standardize=True)
+    model = sht.LinearModel(columns, y, sht.losses.SmoothedHinge(1.0), **options)
     start = rng.standard_normal(4).astype(np.float32)
     null = sht.solve(model, sht.Sparsity(0, k_max=4), sht.solvers.HTP(), throw=False)
     full = sht.solve(model, sht.Sparsity(3, k_max=4), sht.solvers.HTP(), start, throw=False)
@@ -211,11 +202,9 @@ def test_a_swap_is_not_denied_because_the_intercept_starts_far_off(seed):
     rng = np.random.default_rng(seed)
     columns, offset = rng.standard_normal((12, 4)), rng.uniform(-25, 25, 12)
     y, weights = rng.poisson(5e4 * np.exp(columns[:, 0])).astype(float), 10.0 ** rng.uniform(-6, 0, 12)
-    parts = (each.astype(np.float32) for each in (columns, y, weights, offset))
-    X32, y32, weights32, offset32 = parts
-    model = sht.LinearModel(
-        X32, y32, sht.losses.Poisson(), sample_weight=weights32, offset=offset32, fit_intercept=True
-    )
+    columns, y, weights, offset = (each.astype(np.float32) for each in (columns, y, weights, offset))
+    options = dict(sample_weight=weights, offset=offset, fit_intercept=True)
+    model = sht.LinearModel(columns, y, sht.losses.Poisson(), **options)
     values = {}
     with jax.enable_x64(True):
         exact = in_double(model)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.derivatives.implicit import equations
+from sparsehtp.derivatives.margin import support_margin
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -21,13 +23,8 @@ def problem(loss, seed=0, coefficients=(1.2, -0.9, 0.7)):
     w = np.zeros(P)
     w[[1, 4, 6]] = coefficients
     y = loss.draw_targets(X @ w, rng)
-    return {
-        "X": X,
-        "y": y,
-        "sample_weight": rng.uniform(0.5, 1.5, N),
-        "l2": rng.uniform(0.02, 0.1, P),
-        "offset": 0.1 * rng.standard_normal(N),
-    }
+    weights, l2 = rng.uniform(0.5, 1.5, N), rng.uniform(0.02, 0.1, P)
+    return {"X": X, "y": y, "sample_weight": weights, "l2": l2, "offset": 0.1 * rng.standard_normal(N)}
 
 
 OF_OTHERS = ("parameter", "upper", "l0", "l1", "prices")  # of the loss and of the threshold
@@ -105,10 +102,14 @@ def ordinal(params):
     return sht.OrdinalModel(y=CLASSES, n_classes=3, **params)
 
 
-def glm(loss, parameter=None, solver=HTP, termination=None, **options):
+def glm(loss, parameter=None, solver=HTP, termination=None, threshold=lambda _: SPARSE, **options):
     """A case of a linear model, with the derivative in a parameter of its loss."""
     params = problem(loss) | ({} if parameter is None else {"parameter": parameter})
-    return linear(loss, **options), params, lambda _: SPARSE, solver, termination
+    return linear(loss, **options), params, threshold, solver, termination
+
+
+CENTRED, KEPT = dict(fit_intercept=True, standardize=True), sht.Sparsity(3, k_max=5, keep=[2])
+LOGIT, GENTLE = linear(sht.losses.Logistic()), sht.solvers.IHT(sht.steps.ConstantStep(0.3))
 
 
 # name -> (objective from parameters, parameters, threshold from parameters, solver, termination)
@@ -117,20 +118,14 @@ CASES = {
     "rank_softmax": (softmax, LABELLED, lambda _: sht.Rank(1, r_max=2), IHT, TIGHT),
     "rows": (several, ROWS, lambda _: sht.RowSparsity(3, k_max=4, keep=[1]), HTP, None),
     "precision": (precision, {"data": DATA}, lambda _: sht.OffDiagonal(3, k_max=5), HTP, None),
-    "squared": (
-        linear(sht.losses.Squared(), fit_intercept=True, standardize=True),
-        problem(sht.losses.Squared()),
-        lambda _: sht.Sparsity(3, k_max=5, keep=[2]),
-        HTP,
-        None,
-    ),
+    "squared": (linear(sht.losses.Squared(), **CENTRED), problem(sht.losses.Squared()), lambda _: KEPT, HTP, None),
     "logistic": glm(sht.losses.Logistic(), 1.3, IHT, TIGHT, fit_intercept=True),
     "huber": glm(sht.losses.Huber(), 0.4, IHT, TIGHT),
     "poisson_box": (
         linear(sht.losses.Poisson(), fit_intercept=True),
         COUNTS | {"upper": np.full(P, 0.35)},
         lambda params: sht.Sparsity(3, k_max=4, lower=-2.0, upper=params["upper"]),
-        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
+        GENTLE,
         TIGHT,
     ),
     "tweedie": glm(sht.losses.Tweedie(), 1.4, fit_intercept=True),
@@ -138,39 +133,23 @@ CASES = {
     "gamma": glm(sht.losses.Gamma()),
     "squared_hinge": glm(sht.losses.SquaredHinge()),
     "quantile": glm(sht.losses.Quantile(), 0.6),
-    "smoothed_hinge_group": (
-        linear(sht.losses.SmoothedHinge()),
-        problem(sht.losses.SmoothedHinge()) | {"parameter": 1.1},
-        lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2),
-        IHT,
-        TIGHT,
+    "smoothed_hinge_group": glm(
+        sht.losses.SmoothedHinge(), 1.1, IHT, TIGHT, lambda _: sht.GroupSparsity(GROUPS, 2, k_max=3, within=2)
     ),
     "quadratic_form": (quadratic, quadratic_problem(), lambda _: sht.Sparsity(4, lower=0), HTP, None),
     "simplex": (
         quadratic,
         quadratic_problem() | {"total": 4.0},
-        lambda params: sht.Simplex(4, params["total"], k_max=5),
+        lambda p: sht.Simplex(4, p["total"], k_max=5),
         HTP,
         None,
     ),
-    "custom": (
-        custom,
-        {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1},
-        lambda _: SPARSE,
-        sht.solvers.IHT(sht.steps.ConstantStep(0.3)),
-        TIGHT,
-    ),
+    "custom": (custom, {"X": COUNTS["X"], "y": COUNTS["y"], "l2": 0.1}, lambda _: SPARSE, GENTLE, TIGHT),
     "cox": (cox, UNLABELLED, lambda _: SPARSE, HTP, None),
     "ordinal": (ordinal, UNLABELLED, lambda _: SPARSE, HTP, None),
-    "penalty": (
-        linear(sht.losses.Logistic()),
-        PRICED | {"l0": 0.005, "l1": 0.02},
-        lambda params: sht.L0L1L2(params["l0"], params["l1"]),
-        IHT,
-        TIGHT,
-    ),
+    "penalty": (LOGIT, PRICED | {"l0": 0.005, "l1": 0.02}, lambda p: sht.L0L1L2(p["l0"], p["l1"]), IHT, TIGHT),
     "prices_box": (
-        linear(sht.losses.Logistic()),
+        LOGIT,
         PRICED | {"prices": np.linspace(0.5, 2, P)},
         lambda params: sht.L0L1L2(0.005, 0.02, prices=params["prices"], lower=-0.9, upper=0.9),
         IHT,
@@ -279,14 +258,6 @@ def test_a_solution_that_has_not_converged_is_polished_first():
     assert int(rough.result) == sht.results.RESULTS.max_steps
     assert np.abs(rough.x - exact.x).max() > 0.02, "the returned x itself is the solver's, as without a derivative"
     np.testing.assert_allclose(got, right, rtol=1e-8)
-    # What the formula gives at the rough point is wrong.
-    on = np.append(np.flatnonzero(rough.x), P)
-    A = np.column_stack([LOGISTIC["X"], np.ones(N)])[:, on]
-    m = A @ np.append(rough.x, rough.intercept)[on]
-    ridge = np.append(np.full(on.size - 1, 0.1), 0)
-    H = (A.T * (1 / (2 + 2 * np.cosh(m)))) @ A / N + np.diag(ridge)
-    unpolished = -np.linalg.solve(H, np.append(np.asarray(rough.x)[on[:-1]], 0))[:-1].sum()
-    assert abs(unpolished - right) > 0.05 * abs(right)
 
 
 def test_unrolled_derivatives_agree():
@@ -318,13 +289,8 @@ def test_coefficients_at_bounds_move_with_them():
     lower, upper = -jnp.linspace(0.5, 0.7, P), jnp.linspace(0.4, 0.8, P)
 
     def fit(b, lower, upper):
-        threshold = sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
-        return sht.solve(
-            sht.QuadraticForm(jnp.diag(curvature), b),
-            threshold,
-            sht.solvers.IHT(sht.steps.ConstantStep(9.0)),
-            max_steps=1,
-        ).x
+        form, threshold = sht.QuadraticForm(jnp.diag(curvature), b), sht.Sparsity(P, k_max=P, lower=lower, upper=upper)
+        return sht.solve(form, threshold, sht.solvers.IHT(sht.steps.ConstantStep(9.0)), max_steps=1).x
 
     dots = b_dot.astype(float), jnp.full(P, 0.2), jnp.full(P, -0.3)
     x, x_dot = jax.jvp(fit, (b, lower, upper), dots)
@@ -362,19 +328,40 @@ def test_unrolling_needs_a_step_without_inner_loops():
     np.testing.assert_allclose(found, X @ (np.full(P, 0.5) - 0.25**2 * (X.T @ X / N).sum(1)) / N, rtol=1e-9)
 
 
+def test_the_chart_of_matrices_of_a_rank():
+    """It keeps the rank, is x at its coordinates, and depends on the tangent space alone, along which it starts."""
+    rng, size = np.random.default_rng(0), 1e-20  # in any units
+    W, Z = size * rng.standard_normal((4, 2)) @ rng.standard_normal((2, 3)), size * rng.standard_normal((4, 3))
+    objective = sht.MultiResponse(np.ones((2, 4)), np.ones((2, 3)), fit_intercept=True)
+    x, free = np.append(W, np.arange(3.0)), rng.standard_normal(3)
+    here = equations(sht.Rank(2, r_max=3).bind(objective), objective, jnp.asarray(x), None)
+    lift, start = cases.jit(lambda z: here.lift(z)), here.point(x)
+    np.testing.assert_allclose(lift(start), x, rtol=1e-12)
+    left, _, right = np.linalg.svd(W)
+    along = Z - left[:, 2:] @ left[:, 2:].T @ Z @ right[2:].T @ right[2:]
+    moved = lift(start + np.append(Z, free))
+    np.testing.assert_allclose(moved, lift(start + np.append(along, free)), rtol=1e-10)
+    values = np.linalg.svd(moved[:12].reshape(4, 3))[1]
+    assert values[2] < 1e-12 * values[1] and int(here.factors.mask.sum()) == 2
+    assert not equations(here.threshold, objective, 0 * here.x, None).factors.mask.any()
+    slope = (lift(start + STEP * np.append(Z, free)) - lift(start - STEP * np.append(Z, free))) / (2 * STEP)
+    np.testing.assert_allclose(slope[:12].reshape(4, 3), along, rtol=1e-6)
+    np.testing.assert_allclose(slope[12:], free, rtol=1e-6)
+
+
 # --- margins -------------------------------------------------------------------------------------------------------
 def test_support_margin_on_an_orthonormal_design():
-    X = np.linalg.qr(np.random.default_rng(0).standard_normal((N, 5)))[0] * np.sqrt(N)
-    model = sht.LinearModel(X, X @ np.array([3.0, -2.0, 1.5, 0.3, 0.0]))
-
-    def margin(k, threshold=sht.Sparsity, **options):
-        return float(sht.solve(model, threshold(k, k_max=5, **options), HTP).support_margin)
-
-    np.testing.assert_allclose([margin(1), margin(2), margin(3)], [1 - 2 / 3, 1 - 1.5 / 2, 1 - 0.3 / 1.5], atol=1e-9)
-    np.testing.assert_allclose(margin(1, keep=[0]), 1 - 1.5 / 2, atol=1e-9)
-    np.testing.assert_allclose(margin(0), 1)
-    tied = sht.LinearModel(X, X @ np.array([3.0, -2.0, 2.0, 0.3, 0.0]))
-    np.testing.assert_allclose(sht.solve(tied, sht.Sparsity(2, k_max=5), HTP).support_margin, 0, atol=1e-9)
+    """That of a step in the steepest coordinate, which leads there to the minimum."""
+    rng = np.random.default_rng(0)
+    X = np.linalg.qr(rng.standard_normal((N, 5)))[0] * np.sqrt(N)
+    y, l2, x = 9 * rng.standard_normal(N), np.array([0.1, 8, 0.3, 1, 4]), np.array([3.0, 0, 0, -1, 0])
+    model, support = sht.LinearModel(X, y, l2=l2), sht.results.Support(jnp.array([3, 0, 0]), jnp.arange(3) < 2)
+    slope = x - X.T @ y / N + l2 * x
+    j = np.argmax(np.where(x == 0, np.abs(slope), 0))
+    after = np.abs(x - slope / (1 + l2[j]))
+    for threshold, least in ((sht.Sparsity(2, k_max=3), after[[0, 3]].min()), (sht.Sparsity(1, keep=[3]), after[0])):
+        found = support_margin(model, threshold.bind(model), jnp.asarray(x), support)
+        np.testing.assert_allclose(found, 1 - after[[1, 2, 4]].max() / least, rtol=1e-10)
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
