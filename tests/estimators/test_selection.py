@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.estimators.selection import make_folds
+from sparsehtp.estimators.padding import Padding, bucket
+from sparsehtp.estimators.selection import make_folds, make_levels, noise_of_choice
 
 N, P = 60, 8
 RNG = np.random.default_rng(5)
@@ -107,6 +108,35 @@ def test_the_same_data_choose_the_same(labels):
     pairs = make_folds(5, X, y, np.ones(N), "classes" if labels else "rows", repeats=4)
     held = np.array([np.isin(np.arange(N), test) for _, test in pairs]).reshape(4, 5, N)
     assert (held.sum(1) == 1).all() and len({tuple(each[0]) for each in held}) == 4
+
+
+@pytest.mark.parametrize("n", [1, 7, 19, 60, 61, 250, 3000])
+@pytest.mark.parametrize("p", [1, 6, 45, 500])
+def test_candidates_of_k_and_their_padding(n, p):
+    """By the words of the parameter k; padded they are those of neighbours in shape, and cut the same again."""
+    most = min(max(n // 4, 5), n // 2, p)
+    every = [k for k in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50) if k <= most]
+    padding = Padding(n, p, True, False)
+    for given in (None, np.array([0, min(n, p)])):
+        found = make_levels(n, p, padding, sht.Sparsity(0), given)
+        ks = np.array(every) if given is None else given
+        np.testing.assert_array_equal(found.ks, ks)
+        np.testing.assert_array_equal(found.padded, np.pad(ks, (0, found.padded.size - ks.size), mode="edge"))
+        size = bucket(2) if given is not None else len(make_levels(*padding.size, padding, sht.Sparsity(0)).ks)
+        assert found.padded.size == size and found.k_max >= ks.max()
+        grid = np.stack([np.tile(found.padded, 3), np.repeat([1, 2, 3], size)], axis=1)
+        np.testing.assert_array_equal(found.cut(grid), np.stack([np.tile(ks, 3), np.repeat([1, 2, 3], ks.size)], 1))
+        plain = make_levels(n, p, Padding(n, p, False, False), sht.Sparsity(0), given)
+        np.testing.assert_array_equal(plain.padded, ks)
+
+
+def test_the_noise_of_a_choice_is_that_of_the_next_smaller_size():
+    scores = np.array([[5.0, 3, 1, 0, 5, 2, 2, 1], [5.0, 1, 0, 3, 3, 2, 1, 0]])
+    table = {"scores": scores, "fold_weight": np.ones(2), "times": 1, "ks": np.tile(np.arange(4), 2)}
+    for l2s in (np.repeat([1.0, 2], 4), np.repeat([[1.0, 2], [1, 3]], 4, axis=0)):
+        for row, error in ((0, None), (2, 0.5), (3, 2.0), (4, None), (7, 0.0)):
+            assert noise_of_choice(table | {"l2s": l2s, "row": row}) == error
+    assert noise_of_choice(table | {"l2s": np.ones(8), "row": 1, "scores": np.full((2, 8), np.inf)}) is None
 
 
 @pytest.mark.parametrize("counted", ["rows", "classes", "events"])

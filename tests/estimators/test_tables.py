@@ -18,6 +18,7 @@ FRAME["who"] = [f"p{i}" for i in range(N)]
 GAPS = FRAME.copy()
 GAPS.loc[RNG.integers(N, size=12), "b"] = np.nan
 GAPS.loc[3, "city"] = None
+WHERE = np.flatnonzero(GAPS.b.isna())
 Y = (3 * FRAME.a - 2 * FRAME.b).to_numpy() + RNG.standard_normal(N)
 
 
@@ -54,7 +55,10 @@ BAD_FITS = {
     "array": (lambda: sht.TablePreprocessor().fit(FRAME.to_numpy()), "needs a data frame of pandas or polars"),
     "text": (lambda: sht.TablePreprocessor().fit(FRAME), "'city' holds text; set dummies=True, or drop it"),
     "drop": (lambda: sht.TablePreprocessor(drop=["z"]).fit(FRAME), "no column 'z' to leave out"),
-    "gap": (lambda: sht.TablePreprocessor().fit(GAPS[["b"]]), "'b' has missing or infinite values, in rows"),
+    "gap": (
+        lambda: sht.TablePreprocessor().fit(GAPS[["b"]]),
+        rf"in rows {WHERE[0]}, .*, {WHERE[3]} and {len(WHERE) - 4} more; remove",
+    ),
     "infinite": (lambda: sht.TablePreprocessor("mean").fit(FRAME[["a"]].replace(FRAME.a[3], np.inf)), "in row 3"),
     "nothing": (lambda: sht.TablePreprocessor(drop=["a"]).fit(FRAME[["a"]]), "no column is left"),
     "twice": (lambda: sht.TablePreprocessor().fit(FRAME[["a", "a"]]), "'a' occurs twice"),

@@ -140,11 +140,8 @@ def test_a_smaller_size_is_taken_where_it_is_as_good():
     scores = np.array(
         [[3.0, 1.2, 0.9, 1.0], [3.0, 1.0, 1.1, 1.0]]
     )  # the second is worse by 0.1, which is half an error
-    chosen = {
-        patience: decide(scores, np.ones(2), np.arange(4), patience=patience)["strong_ridge_index"]
-        for patience in (0, 0.4, 0.6)
-    }
-    assert chosen == {0: 2, 0.4: 2, 0.6: 1}
+    for options, row in (({}, 2), ({"patience": 0.4}, 2), ({"patience": 0.6}, 1)):
+        assert decide(scores, np.ones(2), np.arange(4), **options)["strong_ridge_index"] == row
     twice = decide(np.vstack([scores, scores]), np.ones(4), np.arange(4), times=2, patience=0.6)
     once = decide(scores, np.ones(2), np.arange(4), patience=0.6)
     for name in ("se", "difference_se", "strong_ridge_index", "best_1se_index"):  # repeats are no other folds

@@ -108,6 +108,7 @@ def test_a_dispersion_is_that_of_the_fits(name, x64):
     curvatures = mean ** (2 - q) + (q - 1) * (y - mean) * mean ** (1 - q)
     phi = np.sum(weights * ((y - mean) * mean ** (1 - q)) ** 2, 1) / np.sum(weights * curvatures, 1)
     np.testing.assert_allclose(found.dispersion, phi, rtol=1e-8)
+    np.testing.assert_allclose(found.more_loss, found.loss - found.loss.min(), rtol=1e-8, atol=1e-14)
 
     def between(i, j):
         def integrand(loss):

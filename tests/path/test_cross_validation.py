@@ -1,6 +1,7 @@
 """Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.grids.folds import folds_of, weights_of
+from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
@@ -67,14 +68,25 @@ def test_splitters():
         train, test = split(folds, groups)
         for one in test:
             assert not np.isin(groups[one > 0], groups[one == 0]).any()
-    for folds in (StratifiedKFold(4), 4):
-        _, test = split(folds, y=LABELS)
-        assert all((LABELS[one > 0] > 0).sum() == 5 for one in test)
+    for folds, alone in ((StratifiedKFold(4), None), (4, None), (4, np.arange(40))):
+        _, test = split(folds, alone, LABELS)
+        assert all((LABELS[one > 0] > 0).sum() == 5 for one in test), "equal shares of the classes"
     _, test = split(3, groups, LABELS)
     assert all(not np.isin(groups[one > 0], groups[one == 0]).any() for one in test)
     mask = np.arange(40) < 30
     train, test = split([(mask, ~mask), ([0, 0, 1], [2])])
     assert train[1, 0] == 2 and test[0].sum() == 10
+
+
+def test_folds_of_rows_are_those_of_blocks_and_repeated_where_data_are_few():
+    for (_, test), (_, expected) in zip(
+        _Blocks(4, True, 3).split(np.zeros(24)),
+        StratifiedKFold(4, shuffle=True, random_state=3).split(np.zeros(24), np.arange(24) // 4),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(test, expected)
+    sizes = itertools.product((31, 32, 33, 256, 257, 2048, 2049), (1, 8, 64))
+    assert all(repeats_of(n, p) == (4 if n >= 4 * p and n * p <= 16384 else 1) for n, p in sizes)
 
 
 def test_rows_without_weight_are_in_no_fold():
