@@ -569,7 +569,9 @@ def test_a_path_over_l0_has_the_best_supports_of_all_prices(seed):
 
 
 class Points:
-    """Fits of which all are known: at any price the best one is found, from any start."""
+    """Fits of which all are known: at any price the best one is found; or, once `local`, where one starts."""
+
+    local = False
 
     model = SimpleNamespace(dtype=np.float64)
 
@@ -577,14 +579,14 @@ class Points:
         self.values = values  # of sizes 0, 1, ...
 
     def at(self, l0, k):
-        found = SimpleNamespace(value=self.values[k] + l0 * k)
+        found = SimpleNamespace(value=self.values[k] + l0 * k, k=k)
         return penalised_path.Row(l0, 0.0, k, np.arange(k), self.values[k], np.zeros(0), found)
 
     def parts(self, row):
         return self.values[row.k], float(row.k)
 
     def row(self, l0, start):
-        return self.at(l0, int(np.argmin(self.values + l0 * np.arange(len(self.values)))))
+        return self.at(l0, start.k if self.local else int(np.argmin(self.values + l0 * np.arange(12))))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -605,5 +607,7 @@ def test_what_a_path_has_missed_is_found_between_its_rows(seed):
     above = chain.above(points, first, rows)
     least = max(((points.values[0] - points.values[row.k]) / row.k for row in rows if row.k), default=0)
     assert above.k == 0 and above.l0 == max(0.01, least / penalised_path.BELOW)
+    assert chain.exchanged(points, []) == []
+    points.local = True
     for old, new in zip(rows, chain.exchanged(points, rows), strict=True):
         assert new.l0 == old.l0 and new.found.value <= min(points.at(old.l0, row.k).found.value for row in rows)

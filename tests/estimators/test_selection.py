@@ -110,24 +110,32 @@ def test_the_same_data_choose_the_same(labels):
     assert (held.sum(1) == 1).all() and len({tuple(each[0]) for each in held}) == 4
 
 
-@pytest.mark.parametrize("n", [1, 7, 19, 60, 61, 250, 3000])
-@pytest.mark.parametrize("p", [1, 6, 45, 500])
-def test_candidates_of_k_and_their_padding(n, p):
-    """By the words of the parameter k; padded they are those of neighbours in shape, and cut the same again."""
+@pytest.mark.parametrize("n", [1, 7, 19, 60, 79, 250, 3000])
+@pytest.mark.parametrize("p", [1, 6, 19, 45, 500])
+@pytest.mark.parametrize("groups", [False, True])
+def test_candidates_of_k_and_their_padding(n, p, groups):
+    """By the words of the parameter k; padded they are as many as of the padded shape, and cut the same again."""
     most = min(max(n // 4, 5), n // 2, p)
     every = [k for k in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40, 50) if k <= most]
+    threshold = sht.GroupSparsity(np.arange(p), 0) if groups else sht.Sparsity(0)
     padding = Padding(n, p, True, False)
+    rows, columns = padding.size[0], p if groups else padding.size[1]  # groups are not padded
     for given in (None, np.array([0, min(n, p)])):
-        found = make_levels(n, p, padding, sht.Sparsity(0), given)
         ks = np.array(every) if given is None else given
-        np.testing.assert_array_equal(found.ks, ks)
-        np.testing.assert_array_equal(found.padded, np.pad(ks, (0, found.padded.size - ks.size), mode="edge"))
-        size = bucket(2) if given is not None else len(make_levels(*padding.size, padding, sht.Sparsity(0)).ks)
-        assert found.padded.size == size and found.k_max >= ks.max()
-        grid = np.stack([np.tile(found.padded, 3), np.repeat([1, 2, 3], size)], axis=1)
-        np.testing.assert_array_equal(found.cut(grid), np.stack([np.tile(ks, 3), np.repeat([1, 2, 3], ks.size)], 1))
-        plain = make_levels(n, p, Padding(n, p, False, False), sht.Sparsity(0), given)
+        plain = make_levels(n, p, Padding(n, p, False, False), threshold, given)
         np.testing.assert_array_equal(plain.padded, ks)
+        for samples, padded in ((n, rows), (2 * n + 0.5, bucket(2 * n))):  # rows, or the sum of their weights
+            found = make_levels(samples, p, padding, threshold, given)
+            wide = make_levels(padded, columns, Padding(rows, columns, False, False), threshold, given)
+            size = wide.ks.size if given is None else bucket(2)
+            assert (found.padded.size, found.k_max) == (size, wide.k_max) and found.k_max >= found.ks.max()
+            own = found.ks
+            np.testing.assert_array_equal(found.padded, np.pad(own, (0, size - own.size), mode="edge"))
+            grid = np.stack([np.tile(found.padded, 3), np.repeat([1, 2, 3], size)], axis=1)
+            np.testing.assert_array_equal(
+                found.cut(grid), np.stack([np.tile(own, 3), np.repeat([1, 2, 3], own.size)], 1)
+            )
+        np.testing.assert_array_equal(make_levels(n, p, padding, threshold, given).ks, ks)
 
 
 def test_the_noise_of_a_choice_is_that_of_the_next_smaller_size():
