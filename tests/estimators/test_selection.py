@@ -160,6 +160,7 @@ def test_folds_of_few_different_rows_do_not_depend_on_their_order(counted):
         """What the rows of each fold hold, in no order."""
         own = [each[order] for each in others]
         pairs = make_folds(3, features[order], y[order], weights[order], counted, others=own)
+        assert len(pairs) == 3
         rows = np.column_stack([features, y, weights, *others])[order]
         return [np.sort(rows[test].view([("", rows.dtype)] * rows.shape[1]), axis=0) for _, test in pairs]
 

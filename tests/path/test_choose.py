@@ -8,6 +8,8 @@ import pytest
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
+from sparsehtp.grids.choose import default_refit
+from sparsehtp.grids.cross_validation import decide, sizes_told
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 9))
@@ -127,15 +129,33 @@ def test_folds_score_refits(x64, loss, threshold):
     ],
 )
 def test_the_rule_by_hand(scores, expected):
-    from sparsehtp.grids.cross_validation import decide
-
     table = decide(np.array(scores), np.ones(3), np.array([1, 1]), np.array([1.0, 0.01]))
     assert table["strong_ridge_index"] == expected
     assert list(table["contenders"]) == [0, 1] and not np.isnan(table["difference"]).any()
 
 
+def test_what_is_refitted_and_where():
+    assert default_refit(model(), "strong-ridge", L2S) == 0.1
+    assert default_refit(model(), "strong-ridge", None) == default_refit(model(), "best", L2S) == 1
+    hinge = model(sht.losses.Hinge(), LABELS)  # has no second derivative
+    assert default_refit(hinge, "strong-ridge", L2S) == 1
+    with pytest.raises(TypeError, match="refit: needs an objective with l2 and a loss with a second derivative"):
+        sht.choose(hinge, ks=[1], l2s=L2S, refit=0.5)
+
+
+def test_sizes_are_told_as_a_range_where_none_is_left_out():
+    grid = np.tile([0, 1, 2, 3, 5, 8], 2)
+    for sizes, told in (
+        ([3], "no other k is as good as k = 3"),
+        ([2, 3], "k = 2, 3 are as good as the best"),
+        ([2, 3, 5], "k = 2 to 5 are as good as the best"),
+        ([2, 5, 8], "k = 2, 5, 8 are as good as the best"),
+    ):
+        assert sizes_told(np.array(sizes), grid) == told
+        assert sizes_told(np.array(sizes), grid, 0.1) == f"{told} at l2 = 0.1"
+
+
 def test_a_smaller_size_is_taken_where_it_is_as_good():
-    from sparsehtp.grids.cross_validation import decide
 
     scores = np.array(
         [[3.0, 1.2, 0.9, 1.0], [3.0, 1.0, 1.1, 1.0]]
@@ -247,5 +267,6 @@ def test_what_is_out_of_the_question_for_one_objective_is():
         return np.where(loss < 1e-3, -np.inf, np.where(k == 1, np.inf, loss))
 
     found = sht.choose([model(y=X[:, 1]), model()], sht.Sparsity(3), ks=[0, 1, 2, 3], rule=rule)
+    np.testing.assert_allclose(found.scores.values[0], sum(path.loss[0] for path in found.path), rtol=1e-6)
     np.testing.assert_array_equal(found.scores.values[1:], [np.inf, -np.inf, -np.inf])
     assert found.row == 2
