@@ -487,26 +487,6 @@ def test_a_path_of_nothing_is_one_row(case):
     assert sht.cross_validate(objective, threshold=threshold, folds=3).scores.shape == (3, 1)
 
 
-def test_a_path_over_l0_skips_few_sizes():
-    objective = model(l2=0.01)
-    path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
-    assert np.all(np.diff(path.l0s) < 0) and path.ks.max() >= 10
-    assert len(set(path.ks.tolist())) >= 9, "of the sizes 1 to 12 few are skipped"
-    without = path.value - path.l0s * path.ks
-    for l0 in np.geomspace(path.l0s[0], path.l0s[-1], 6):
-        best = sht.solve(objective, sht.L0L1L2(l0, 0.01)).value
-        assert np.min(without + l0 * path.ks) <= best * (1 + 1e-6), "some row is best at any price between"
-    for i in (0, len(path) - 1):
-        row = path.at(i)
-        penalty = path.l0s[i] * path.ks[i] + 0.01 * np.abs(row.x).sum()
-        value = objective.value(jnp.append(row.x, row.intercept))
-        np.testing.assert_allclose(path.value[i], value + penalty, rtol=1e-9)
-        assert np.count_nonzero(row.x) == path.ks[i]
-    given = sht.solve_path(objective, l0s=[0.02, 0.5, 0.1], l2s=[0.01, 0.1], threshold=sht.L0L1L2(0.0, 0.01))
-    assert given.l0s.tolist() == [0.5, 0.1, 0.02] * 2 and given.l2s.tolist() == [0.01] * 3 + [0.1] * 3
-    cases.refused(ValueError, "ks", lambda: sht.solve_path(objective, ks=[1], l0s=[0.1]))
-
-
 def test_prices_run_from_the_largest():
     np.testing.assert_array_equal(penalised_path._checked([0.02, 0.5, 0.1]), [0.5, 0.1, 0.02])
     cases.refused(ValueError, "l0s: needs finite numbers >= 0", lambda: penalised_path._checked([0.1, -1]))

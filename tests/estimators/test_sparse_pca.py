@@ -107,16 +107,6 @@ def test_upper_bounds_hold(n, p, k, monkeypatch):
     np.testing.assert_allclose(model.upper_bound_, min(bounds), rtol=1e-6)
 
 
-def test_planted_components_in_many_features():
-    rng = np.random.default_rng(0)
-    scores = rng.standard_normal((50, 2)) * [4, 3]
-    X = rng.standard_normal((50, 1000))
-    X[:, 100:105] += scores[:, :1]
-    X[:, 700:705] += scores[:, 1:]
-    model = sht.SparsePCA(2, k=5).fit(X)
-    assert [np.flatnonzero(s).tolist() for s in model.support_] == [list(range(100, 105)), list(range(700, 705))]
-
-
 def test_scales_and_what_is_past_the_rank():
     X = np.column_stack([correlated(20, 6, 3), np.ones(20)])
     model = sht.SparsePCA(2, k=2).fit(X)

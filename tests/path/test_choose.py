@@ -155,17 +155,17 @@ def test_sizes_are_told_as_a_range_where_none_is_left_out():
         assert sizes_told(np.array(sizes), grid, 0.1) == f"{told} at l2 = 0.1"
 
 
-def test_a_smaller_size_is_taken_where_it_is_as_good():
-
-    scores = np.array(
-        [[3.0, 1.2, 0.9, 1.0], [3.0, 1.0, 1.1, 1.0]]
-    )  # the second is worse by 0.1, which is half an error
-    for options, row in (({}, 2), ({"patience": 0.4}, 2), ({"patience": 0.6}, 1)):
-        assert decide(scores, np.ones(2), np.arange(4), **options)["strong_ridge_index"] == row
-    twice = decide(np.vstack([scores, scores]), np.ones(4), np.arange(4), times=2, patience=0.6)
-    once = decide(scores, np.ones(2), np.arange(4), patience=0.6)
-    for name in ("se", "difference_se", "strong_ridge_index", "best_1se_index"):  # repeats are no other folds
-        np.testing.assert_allclose(twice[name], once[name])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rules_are_their_definitions(seed):
+    rng, times = np.random.default_rng(seed), 1 + seed % 2
+    scores = rng.standard_normal((4 * times, 1)) + 0.5 * rng.standard_normal((4 * times, len(KS) * len(L2S)))
+    scores += np.linspace(0, 1, len(KS) * len(L2S)) * rng.standard_normal()
+    weight, grid = rng.uniform(0.5, 2, 4 * times), (np.tile(KS, len(L2S)), np.repeat(L2S, len(KS)))
+    table = decide(scores, weight, *grid, times, 0.5)
+    names = {"best": "best_index", "one-se": "best_1se_index", "strong-ridge": "strong_ridge_index"}
+    assert {name: table[row] for name, row in names.items()} == rows_of(scores, weight, times)
+    impatient, never = (decide(scores, weight, *grid, times, **more) for more in ({}, {"patience": 0.0}))
+    assert impatient["strong_ridge_index"] == never["strong_ridge_index"]
 
 
 def test_how_sure_a_choice_is(x64):
