@@ -184,15 +184,6 @@ def test_how_sure_a_choice_is(x64):
     np.testing.assert_array_equal(cv.as_good(row), cv.path.ks[same][near])
 
 
-@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
-def test_by_a_criterion(x64, name):
-    choice = sht.choose(model(), ks=KS, rule=name)
-    path = sht.solve_path(model(), ks=KS)
-    np.testing.assert_allclose(choice.scores.values, sht.information_criterion(path, name).values, rtol=1e-9)
-    assert choice.row == np.argmin(choice.scores.values)
-    np.testing.assert_allclose(choice.solution.value, path.value[choice.row], rtol=1e-9)
-
-
 def test_one_choice_for_several_objectives(x64):
     both = [model(sht.losses.Logistic(), LABELS), model(sht.losses.Logistic(), np.roll(LABELS, 7))]
     folds = list(KFold(4, shuffle=True, random_state=0).split(X))
