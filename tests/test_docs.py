@@ -82,3 +82,17 @@ def test_signatures_tell_types_by_name():
     asked = [value for name in sht.__all__ if callable(value := getattr(sht, name))]
     asked = [value for value in asked if inspect.isfunction(value) or issubclass(value, BaseEstimator)]
     assert len(asked) > 20 and [value for value in asked if "_typing" in str(inspect.signature(value))] == []
+
+
+def test_an_argument_has_one_default():
+    """Where functions, or estimators, share it; those that are named mean something else in each."""
+    own = {"bounds", "covariance", "k", "l2", "loss", "max_iter", "max_steps", "refit", "tol", "weights"}
+    shared = [value for name in sht.__all__ if callable(value := getattr(sht, name))]
+    estimators = [value for value in shared if inspect.isclass(value) and issubclass(value, BaseEstimator)]
+    defaults = {}
+    for value in (*estimators, *filter(inspect.isfunction, shared)):
+        for name, argument in inspect.signature(value).parameters.items():
+            if argument.default is not argument.empty and name not in own:
+                defaults.setdefault((value in estimators, name), set()).add(repr(argument.default))
+    assert {name: found for name, found in defaults.items() if len(found) > 1} == {}
+    assert defaults[True, "cv"] == defaults[False, "folds"]

@@ -116,7 +116,8 @@ def noise_of_choice(results: dict[str, Any]) -> float | None:
     smaller = np.flatnonzero(same & (sizes < sizes[row]))
     if smaller.size == 0:
         return None
-    difference = results["scores"][:, [row]] - results["scores"][:, [smaller[-1]]]
+    with np.errstate(invalid="ignore"):  # where both are infinite
+        difference = results["scores"][:, [row]] - results["scores"][:, [smaller[-1]]]
     _, error = moments(difference, results["fold_weight"], results["times"])
     return float(error[0]) if np.isfinite(error[0]) else None
 

@@ -212,8 +212,9 @@ class Chain(NamedTuple):
             best = np.argmin(table, axis=1)
             gain = np.diagonal(table) - table[np.arange(len(rows)), best]
             worse = np.flatnonzero(gain > tol * np.abs(np.diagonal(table)))
+            points = [row.found for row in rows]  # as they were compared
             for r in worse:
-                row = self.row(float(l0s[r]), rows[best[r]].found)
+                row = self.row(float(l0s[r]), points[best[r]])
                 if row.found.value < rows[r].found.value:
                     rows[r] = row
             if not worse.size:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from exhaustive import Problem, best_penalised
+from exhaustive import Problem, best_of_all, best_penalised
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.model_selection import KFold
 
@@ -471,36 +471,6 @@ def test_a_path_of_nothing_is_one_row(case):
     assert sht.cross_validate(objective, threshold=threshold, folds=3).scores.shape == (3, 1)
 
 
-def test_a_path_over_l0_skips_few_sizes():
-    objective = model(l2=0.01)
-    path = sht.solve_path(objective, ks=range(13), threshold=sht.L0L1L2(0.0, 0.01))
-    assert np.all(np.diff(path.l0s) < 0) and path.ks.max() >= 10
-    assert len(set(path.ks.tolist())) >= 9, "of the sizes 1 to 12 few are skipped"
-    without = path.value - path.l0s * path.ks
-    for l0 in np.geomspace(path.l0s[0], path.l0s[-1], 6):
-        best = sht.solve(objective, sht.L0L1L2(l0, 0.01)).value
-        assert np.min(without + l0 * path.ks) <= best * (1 + 1e-6), "some row is best at any price between"
-    for i in (0, len(path) - 1):
-        row = path.at(i)
-        penalty = path.l0s[i] * path.ks[i] + 0.01 * np.abs(row.x).sum()
-        value = objective.value(jnp.append(row.x, row.intercept))
-        np.testing.assert_allclose(path.value[i], value + penalty, rtol=1e-9)
-        assert np.count_nonzero(row.x) == path.ks[i]
-    given = sht.solve_path(objective, l0s=[0.02, 0.5, 0.1], l2s=[0.01, 0.1], threshold=sht.L0L1L2(0.0, 0.01))
-    assert given.l0s.tolist() == [0.5, 0.1, 0.02] * 2 and given.l2s.tolist() == [0.01] * 3 + [0.1] * 3
-    cases.refused(ValueError, "ks", lambda: sht.solve_path(objective, ks=[1], l0s=[0.1]))
-
-
-def test_the_path_ends_at_optima_on_a_small_problem():
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((12, 6))
-    y = X @ np.array([2.0, -1.5, 0.7, 0, 0, 0]) + 0.2 * rng.standard_normal(12)
-    path = sht.solve_path(sht.LinearModel(X, y, l2=0.1), l0s=np.geomspace(2, 1e-3, 8))
-    best = [best_penalised(Problem(X, y, np.ones(12), l0, 0.0, 0.1, False, "squared"))[0] for l0 in path.l0s]
-    assert np.mean(path.value <= np.array(best) * (1 + 1e-8)) >= 0.75
-    assert np.all(path.value >= np.array(best) * (1 - 1e-8))
-
-
 def test_prices_run_from_the_largest():
     np.testing.assert_array_equal(penalised_path._checked([0.02, 0.5, 0.1]), [0.5, 0.1, 0.02])
     cases.refused(ValueError, "l0s: needs finite numbers >= 0", lambda: penalised_path._checked([0.1, -1]))
@@ -537,3 +507,71 @@ def test_a_path_over_l0_begins_without_features():
     gain = np.max((Z.T @ (y - y.mean())) ** 2) / 60**2 / 2
     assert path.l0s[1] < gain < path.l0s[0] < 1.01 * gain
     assert sht.information_criterion(path, "bic").best == 0
+
+
+@pytest.mark.parametrize("seed", [8, 24])
+def test_a_path_over_l0_has_the_best_supports_of_all_prices(seed):
+    """By least squares on all supports, in any unit of y, whether prices are given or found."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 6)) @ (np.eye(6) + rng.standard_normal((6, 6)))
+    y = X @ rng.standard_normal(6) + 0.5 * rng.standard_normal(60)
+    Z, sizes = np.column_stack([np.ones(60), X]), np.arange(7)
+
+    def value(chosen):
+        A = Z[:, [0, *(1 + chosen.astype(int))]]
+        return np.mean((y - A @ np.linalg.lstsq(A, y)[0]) ** 2) / 2
+
+    best = np.array([best_of_all(value, 6, k) for k in sizes])
+    falls = [(best[i] - best[j]) / (j - i) for i, j in itertools.combinations(sizes, 2) if best[j] < best[i]]
+    prices = np.sort(falls)[::-1]  # at all changes of the best size, and at others
+    for unit, given in ((1.0, None), (1e-15, None), (1.0, prices)):
+        model = sht.LinearModel(X, unit * y, fit_intercept=True, standardize=True)
+        path = sht.solve_path(model, threshold=sht.L0L1L2(0.0), l0s=given)
+        without = (path.value - path.l0s * path.ks) / unit**2
+        found = np.min(without + prices[:, None] * path.ks, axis=1)
+        np.testing.assert_allclose(found, np.min(best + prices[:, None] * sizes, axis=1), rtol=1e-6)
+
+
+class Points:
+    """Fits of which all are known: at any price the best one is found; or, once `local`, where one starts."""
+
+    local = False
+
+    model = SimpleNamespace(dtype=np.float64)
+
+    def __init__(self, values):
+        self.values = values  # of sizes 0, 1, ...
+
+    def at(self, l0, k):
+        found = SimpleNamespace(value=self.values[k] + l0 * k, k=k)
+        return penalised_path.Row(l0, 0.0, k, np.arange(k), self.values[k], np.zeros(0), found)
+
+    def parts(self, row):
+        return self.values[row.k], float(row.k)
+
+    def row(self, l0, start):
+        return self.at(l0, start.k if self.local else int(np.argmin(self.values + l0 * np.arange(12))))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_path_has_missed_is_found_between_its_rows(seed):
+    rng = np.random.default_rng(seed)
+    points, chain = Points(np.sort(rng.random(12))[::-1]), penalised_path.Chain
+    gaps = [(points.values[i] - points.values[j]) / (j - i) for i, j in itertools.combinations(range(12), 2)]
+    best = {points.row(float(price * (1 + side)), None).k for price in gaps for side in (1e-9, -1e-9)}
+    for limit in (3, 11):
+        found = chain.between(points, [points.at(9.0, 0), points.at(0.0, 11)], limit)
+        ks = [row.k for row in found]
+        assert ks == sorted(set(ks)) and set(ks) <= best | {0, 11}
+        assert {k for k in best if k <= min(k for k in best if k >= limit)} <= set(ks)
+    rows = [
+        points.at(float(l0), int(k)) for l0, k in zip(np.sort(rng.random(5))[::-1], rng.permutation(12), strict=False)
+    ]
+    first = points.at(0.01, 0)
+    above = chain.above(points, first, rows)
+    least = max(((points.values[0] - points.values[row.k]) / row.k for row in rows if row.k), default=0)
+    assert above.k == 0 and above.l0 == max(0.01, least / penalised_path.BELOW)
+    assert chain.exchanged(points, []) == []
+    points.local = True
+    for old, new in zip(rows, chain.exchanged(points, rows), strict=True):
+        assert new.l0 == old.l0 and new.found.value <= min(points.at(old.l0, row.k).found.value for row in rows)

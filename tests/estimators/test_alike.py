@@ -1,11 +1,15 @@
 """What holds of every estimator that chooses features: its precision, its structures, and the features it finds."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 import sparsehtp as sht
+from sparsehtp.estimators.parameters import OF_NUMBERS
 
 RNG = np.random.default_rng(0)
 N, P = 150, 8
@@ -34,6 +38,49 @@ EACH = pytest.mark.parametrize(
 def make(name, k=2, **options):
     model, y = KINDS[name]
     return clone(model).set_params(k=k, **options), y
+
+
+class Reached(Exception):
+    """Raised in place of a first step."""
+
+
+class Probe(sht.solvers.HTP):
+    def init(self, objective, threshold, x0, key):
+        raise Reached
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(kind(k) for kind in (sht.SparseRegressor, sht.SparsePrecision) for k in (1, "cv", "bic")),
+        sht.LowRankRegressor(1),
+    ],
+    ids=str,
+)
+def test_the_solver_that_is_given_solves(model):
+    with pytest.raises(Reached):
+        model.set_params(solver=Probe()).fit(X, Y)
+
+
+def test_the_candidates_of_l2_are_those_that_are_told():
+    alike = {sht.SparseRegressor: sht.SparseCox, sht.SparseClassifier: sht.SparseOrdinal}
+    for kind, other in alike.items():
+        text = " ".join(kind.__doc__.split())
+        told = (
+            re.search(r'from ([\d., e-]+) if k="cv"', text)[1].split(", "),
+            re.search(r"with l0, ([\d.e-]+),", text)[1],
+        )
+        for each in (kind, other):
+            assert (list(each._l2_grid), each._default_l2) == ([float(l2) for l2 in told[0]], float(told[1]))
+
+
+def test_tags_tell_what_targets_are_taken():
+    models = [sht.LowRankRegressor(), *(sht.SparseRegressor(loss=name) for name in OF_NUMBERS)]
+    tags = [get_tags(model).target_tags for model in models]
+    assert all(each.multi_output for each in tags)
+    text = " ".join(sht.SparseRegressor.__doc__.split())
+    told = [re.search(rf'"{name}" \(y >=? 0', text) is not None for name in OF_NUMBERS]
+    assert [each.positive_only for each in tags] == [False, *told] and sum(told) == 4
 
 
 @EACH

@@ -85,10 +85,11 @@ def test_hinges_classify_without_probabilities(data, loss):
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 def test_separated_classes_without_l2_are_named(data, loss, dtype):
     X, _ = data
-    y = X[:, 3] > 1.5 * X[:, 4]
+    y, weights = X[:, 3] > 1.5 * X[:, 4], np.append(0, np.ones(N - 1))
+    spoiled = np.append(not y[0], y[1:])  # what has no weight hides nothing
     with pytest.warns(ConvergenceWarning, match="separate the classes perfectly") as warned:
-        model = sht.SparseClassifier(k=P, l2=0, loss=loss, solver="htp").fit(X.astype(dtype), y)
+        model = sht.SparseClassifier(k=P, l2=0, loss=loss, solver="htp").fit(X.astype(dtype), spoiled, weights)
     assert len(warned) == 1
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
-    assert model.score(X, y) == 1
+    assert model.score(X, y, weights) == 1
     assert model.coef_.dtype == dtype

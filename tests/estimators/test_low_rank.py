@@ -103,6 +103,8 @@ def test_a_row_that_a_fold_lists_twice_counts_twice():
 def test_one_response():
     model = sht.LowRankRegressor(1).fit(X, Y[:, 0])
     assert model.coef_.shape == (6,) and isinstance(model.intercept_, float) and model.predict(X).shape == (60,)
+    with pytest.warns(UserWarning, match="a single sample leaves no folds, so that r is 0"):
+        assert sht.LowRankRegressor().fit(X[:1], Y[:1]).rank_ == 0
 
 
 def test_collinear_features_without_l2_warn():

@@ -67,4 +67,6 @@ def test_a_bad_offset_of_a_prediction_is_named():
     model = sht.SparseRegressor(k=1, loss="poisson", solver="htp").fit(X, y, offset=exposure)
     with pytest.raises(ValueError, match="offset"):
         model.predict(X, exposure[:-1])
+    with pytest.raises(ValueError, match="y: Poisson needs counts"):
+        model.score(X, -1 - y)
     np.testing.assert_array_equal(model.predict(X, exposure[:, None]), model.predict(X, exposure))

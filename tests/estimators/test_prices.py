@@ -41,6 +41,7 @@ def test_a_chosen_price_gives_the_fit_at_this_price(kind, y, options):
     given = kind(l0=chosen.l0_, l1=chosen.l1_, l2=float(chosen.l2_)).fit(X, y)
     np.testing.assert_array_equal(chosen.support_, given.support_)
     np.testing.assert_allclose(chosen.coef_, given.coef_, rtol=1e-4, atol=1e-6)
+    assert chosen.k_ == np.count_nonzero(np.atleast_2d(chosen.coef_), axis=1).max()
     assert chosen.l0_ in np.concatenate([path.l0s for path in np.atleast_1d(chosen.path_)])
     if chosen.cv_results_ is not None:
         table = chosen.cv_results_

@@ -8,6 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import sparsehtp as sht
+from sparsehtp.estimators.tables import bad_cells, kind_of, kinds_of
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -18,6 +19,7 @@ FRAME["who"] = [f"p{i}" for i in range(N)]
 GAPS = FRAME.copy()
 GAPS.loc[RNG.integers(N, size=12), "b"] = np.nan
 GAPS.loc[3, "city"] = None
+WHERE = np.flatnonzero(GAPS.b.isna())
 Y = (3 * FRAME.a - 2 * FRAME.b).to_numpy() + RNG.standard_normal(N)
 
 
@@ -54,7 +56,10 @@ BAD_FITS = {
     "array": (lambda: sht.TablePreprocessor().fit(FRAME.to_numpy()), "needs a data frame of pandas or polars"),
     "text": (lambda: sht.TablePreprocessor().fit(FRAME), "'city' holds text; set dummies=True, or drop it"),
     "drop": (lambda: sht.TablePreprocessor(drop=["z"]).fit(FRAME), "no column 'z' to leave out"),
-    "gap": (lambda: sht.TablePreprocessor().fit(GAPS[["b"]]), "'b' has missing or infinite values, in rows"),
+    "gap": (
+        lambda: sht.TablePreprocessor().fit(GAPS[["b"]]),
+        rf"in rows {WHERE[0]}, .*, {WHERE[3]} and {len(WHERE) - 4} more; remove",
+    ),
     "infinite": (lambda: sht.TablePreprocessor("mean").fit(FRAME[["a"]].replace(FRAME.a[3], np.inf)), "in row 3"),
     "nothing": (lambda: sht.TablePreprocessor(drop=["a"]).fit(FRAME[["a"]]), "no column is left"),
     "twice": (lambda: sht.TablePreprocessor().fit(FRAME[["a", "a"]]), "'a' occurs twice"),
@@ -69,6 +74,29 @@ def test_bad_tables(name):
     with pytest.raises(ValueError, match=message) as caught:
         fit()
     assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+
+
+KINDS = [  # half of the cells that are there decide
+    (["1", "2", "x", "y"], "number"),
+    (["1", "x", "y"], "text"),
+    ([None, None], "number"),
+    (["2024-01-31", "31.1.24 12:00", "x", "y", None], "date"),
+    (["2024-01-31", "x", "y"], "text"),
+    (pd.Categorical([1, 2]), "text"),
+    (pd.period_range("2024-01", periods=2, freq="M"), "date"),
+    (pd.to_timedelta([1, 2], unit="s"), "date"),
+    (pd.array([1, None], dtype="Int64"), "number"),
+]
+
+
+@pytest.mark.parametrize(("cells", "kind"), KINDS)
+def test_what_a_column_is(cells, kind):
+    column = pd.Series(cells)
+    assert kind_of(column) == kinds_of(column.to_frame("a"))["a"] == kind
+    if kind == "number":
+        there = [str(cell) not in ("None", "<NA>") for cell in cells]
+        bad = [there[i] and not str(cell).isdigit() for i, cell in enumerate(cells)]
+        np.testing.assert_array_equal(bad_cells(column), np.flatnonzero(bad))
 
 
 def test_columns_with_gaps_are_left_out():

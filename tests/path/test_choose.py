@@ -8,6 +8,8 @@ import pytest
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
+from sparsehtp.grids.choose import default_refit
+from sparsehtp.grids.cross_validation import decide, sizes_told
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 9))
@@ -127,28 +129,43 @@ def test_folds_score_refits(x64, loss, threshold):
     ],
 )
 def test_the_rule_by_hand(scores, expected):
-    from sparsehtp.grids.cross_validation import decide
-
     table = decide(np.array(scores), np.ones(3), np.array([1, 1]), np.array([1.0, 0.01]))
     assert table["strong_ridge_index"] == expected
     assert list(table["contenders"]) == [0, 1] and not np.isnan(table["difference"]).any()
 
 
-def test_a_smaller_size_is_taken_where_it_is_as_good():
-    from sparsehtp.grids.cross_validation import decide
+def test_what_is_refitted_and_where():
+    assert default_refit(model(), "strong-ridge", L2S) == 0.1
+    assert default_refit(model(), "strong-ridge", None) == default_refit(model(), "best", L2S) == 1
+    hinge = model(sht.losses.Hinge(), LABELS)  # has no second derivative
+    assert default_refit(hinge, "strong-ridge", L2S) == 1
+    with pytest.raises(TypeError, match="refit: needs an objective with l2 and a loss with a second derivative"):
+        sht.choose(hinge, ks=[1], l2s=L2S, refit=0.5)
 
-    scores = np.array(
-        [[3.0, 1.2, 0.9, 1.0], [3.0, 1.0, 1.1, 1.0]]
-    )  # the second is worse by 0.1, which is half an error
-    chosen = {
-        patience: decide(scores, np.ones(2), np.arange(4), patience=patience)["strong_ridge_index"]
-        for patience in (0, 0.4, 0.6)
-    }
-    assert chosen == {0: 2, 0.4: 2, 0.6: 1}
-    twice = decide(np.vstack([scores, scores]), np.ones(4), np.arange(4), times=2, patience=0.6)
-    once = decide(scores, np.ones(2), np.arange(4), patience=0.6)
-    for name in ("se", "difference_se", "strong_ridge_index", "best_1se_index"):  # repeats are no other folds
-        np.testing.assert_allclose(twice[name], once[name])
+
+def test_sizes_are_told_as_a_range_where_none_is_left_out():
+    grid = np.tile([0, 1, 2, 3, 5, 8], 2)
+    for sizes, told in (
+        ([3], "no other k is as good as k = 3"),
+        ([2, 3], "k = 2, 3 are as good as the best"),
+        ([2, 3, 5], "k = 2 to 5 are as good as the best"),
+        ([2, 5, 8], "k = 2, 5, 8 are as good as the best"),
+    ):
+        assert sizes_told(np.array(sizes), grid) == told
+        assert sizes_told(np.array(sizes), grid, 0.1) == f"{told} at l2 = 0.1"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rules_are_their_definitions(seed):
+    rng, times = np.random.default_rng(seed), 1 + seed % 2
+    scores = rng.standard_normal((4 * times, 1)) + 0.5 * rng.standard_normal((4 * times, len(KS) * len(L2S)))
+    scores += np.linspace(0, 1, len(KS) * len(L2S)) * rng.standard_normal()
+    weight, grid = rng.uniform(0.5, 2, 4 * times), (np.tile(KS, len(L2S)), np.repeat(L2S, len(KS)))
+    table = decide(scores, weight, *grid, times, 0.5)
+    names = {"best": "best_index", "one-se": "best_1se_index", "strong-ridge": "strong_ridge_index"}
+    assert {name: table[row] for name, row in names.items()} == rows_of(scores, weight, times)
+    impatient, never = (decide(scores, weight, *grid, times, **more) for more in ({}, {"patience": 0.0}))
+    assert impatient["strong_ridge_index"] == never["strong_ridge_index"]
 
 
 def test_how_sure_a_choice_is(x64):
@@ -165,15 +182,6 @@ def test_how_sure_a_choice_is(x64):
     d = cv.scores[:, same] - cv.scores[:, [best]]
     near = d.mean(0) <= d.std(0, ddof=1) / np.sqrt(5)
     np.testing.assert_array_equal(cv.as_good(row), cv.path.ks[same][near])
-
-
-@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
-def test_by_a_criterion(x64, name):
-    choice = sht.choose(model(), ks=KS, rule=name)
-    path = sht.solve_path(model(), ks=KS)
-    np.testing.assert_allclose(choice.scores.values, sht.information_criterion(path, name).values, rtol=1e-9)
-    assert choice.row == np.argmin(choice.scores.values)
-    np.testing.assert_allclose(choice.solution.value, path.value[choice.row], rtol=1e-9)
 
 
 def test_one_choice_for_several_objectives(x64):
@@ -250,5 +258,6 @@ def test_what_is_out_of_the_question_for_one_objective_is():
         return np.where(loss < 1e-3, -np.inf, np.where(k == 1, np.inf, loss))
 
     found = sht.choose([model(y=X[:, 1]), model()], sht.Sparsity(3), ks=[0, 1, 2, 3], rule=rule)
+    np.testing.assert_allclose(found.scores.values[0], sum(path.loss[0] for path in found.path), rtol=1e-6)
     np.testing.assert_array_equal(found.scores.values[1:], [np.inf, -np.inf, -np.inf])
     assert found.row == 2

@@ -1,6 +1,6 @@
 """Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
 
-import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -9,23 +9,19 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.grids.folds import folds_of, weights_of
+from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
 
 
-def expected_scores(X, y, folds, weights=None, loss=None, labels=False):
+def expected_scores(X, y, folds, weights):
     """(folds, grid) from paths on the training rows alone."""
-    loss = sht.losses.Logistic() if labels else sht.losses.Squared()
-    weights = np.ones(len(y), np.float32) if weights is None else weights
     rows = []
     for train, test in folds:
-        part = sht.LinearModel(
-            X[train], y[train], loss, sample_weight=weights[train], fit_intercept=True, standardize=True
-        )
+        part = sht.LinearModel(X[train], y[train], sample_weight=weights[train], fit_intercept=True, standardize=True)
         eta = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER).predict(X[test])
-        rows.append(np.average(loss.value(eta, np.broadcast_to(y[test], eta.shape)), axis=1, weights=weights[test]))
+        rows.append(np.average((eta - y[test]) ** 2 / 2, axis=1, weights=weights[test]))
     return np.array(rows)
 
 
@@ -67,14 +63,25 @@ def test_splitters():
         train, test = split(folds, groups)
         for one in test:
             assert not np.isin(groups[one > 0], groups[one == 0]).any()
-    for folds in (StratifiedKFold(4), 4):
-        _, test = split(folds, y=LABELS)
-        assert all((LABELS[one > 0] > 0).sum() == 5 for one in test)
+    for folds, alone in ((StratifiedKFold(4), None), (4, None), (4, np.arange(40))):
+        _, test = split(folds, alone, LABELS)
+        assert all((LABELS[one > 0] > 0).sum() == 5 for one in test), "equal shares of the classes"
     _, test = split(3, groups, LABELS)
     assert all(not np.isin(groups[one > 0], groups[one == 0]).any() for one in test)
     mask = np.arange(40) < 30
     train, test = split([(mask, ~mask), ([0, 0, 1], [2])])
     assert train[1, 0] == 2 and test[0].sum() == 10
+
+
+def test_folds_of_rows_are_those_of_blocks_and_repeated_where_data_are_few():
+    for (_, test), (_, expected) in zip(
+        _Blocks(4, True, 3).split(np.zeros(24)),
+        StratifiedKFold(4, shuffle=True, random_state=3).split(np.zeros(24), np.arange(24) // 4),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(test, expected)
+    sizes = itertools.product((31, 32, 33, 256, 257, 2048, 2049), (1, 8, 64))
+    assert all(repeats_of(n, p) == (4 if n >= 4 * p and n * p <= 16384 else 1) for n, p in sizes)
 
 
 def test_rows_without_weight_are_in_no_fold():
@@ -136,24 +143,13 @@ def test_the_numbers_of_a_function_are_the_scores():
         sht.cross_validate(screening.model(), ks=[1], scoring=lambda *_: np.nan, **options)
 
 
-def test_one_standard_error_rule_by_hand():
+def test_what_a_cross_validation_says_is_of_its_rows():
     path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER)
-    #             k = 1    2    3  | 1    2    3,  l2 = 0.01 | 0.1
-    fold_0 = np.array([3.0, 1.2, 1.0, 3.0, 1.3, 1.1])
-    fold_1 = np.array([3.0, 1.4, 1.4, 3.0, 1.5, 1.5])
+    scores = np.array([[3.0, 1.2, 1.0, 3.0, 1.3, 1.1], [3.0, 1.4, 1.4, 3.0, 1.5, 1.5]])  # of l2 = 0.01, then of 0.1
     rest = {"results": np.ones((2, 6), int), "path": path, "n_rows": 40, "times": 1.0, "support": None}
-    cv = sht.results.CrossValidation(np.array([fold_0, fold_1]), fold_weight=np.ones(2), **rest)
-    # The best mean is 1.2 with a standard error of 0.2: k = 2 is within it for both l2, and the larger l2 wins.
-    assert cv.best == 2 and cv.k == 3 and np.isclose(cv.l2, 0.01)
-    np.testing.assert_allclose(cv.se[2], 0.2)
-    assert cv.best_1se == 4
-    # With ten times the weight on the first fold the best mean is 1.036 and its standard error 0.115.
-    heavy = dataclasses.replace(cv, fold_weight=np.array([10.0, 1.0]))
-    np.testing.assert_allclose(heavy.mean[2], 11.4 / 11)
-    np.testing.assert_allclose(heavy.se[2], 0.4 * np.sqrt(10) / 11)
-    assert heavy.best_1se == 5
-    lost = dataclasses.replace(cv, scores=np.where(np.arange(6) == 2, np.inf, cv.scores))
-    assert lost.best == 1
+    cv = sht.results.CrossValidation(scores, fold_weight=np.ones(2), **rest)
+    assert (cv.best, cv.k, cv.l2, cv.l0, cv.best_1se) == (2, 3, path.l2s[2], None, 4)
+    np.testing.assert_allclose([cv.mean[2], cv.se[2]], [1.2, 0.2])
 
 
 @pytest.mark.parametrize(

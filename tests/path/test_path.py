@@ -1,6 +1,9 @@
 """Paths: rows equal single solves, whatever the chunks; compact; compiled once."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
@@ -93,6 +96,18 @@ def test_chunks_of_any_width_give_the_same_supports(memory):
     np.testing.assert_allclose(path.x, whole.x, atol=1e-5)
 
 
+def test_a_chunk_has_the_weights_of_its_lanes():
+    """Wherever it begins in the two lanes of a row of weights."""
+    rows = jnp.asarray(np.random.default_rng(0).uniform(0.5, 2, (5, 40)), jnp.float32)
+    grid = _grid.prepare(screening.model(), [1], L2S, None, screening.Screening(), None)
+    grid = dataclasses.replace(grid, weights=_grid.Weights(rows, rows))
+    parts = jax.jit(lambda lanes: _grid._own_parts(grid, lanes))
+    for start in (0, 3, 6, 9):
+        lanes = _grid._chunk(grid.lanes, start, 3, 10)
+        found = parts(lanes).columns.sample_weight[lanes.row - lanes.row[0]]
+        np.testing.assert_allclose(found, rows[np.minimum(np.arange(start, start + 3), 9) // 2], rtol=1e-6)
+
+
 def test_nothing_is_traced_again(monkeypatch):
     traces = []
     monkeypatch.setattr(_grid, "_path_lane", lambda *a, f=_grid._path_lane: (traces.append(1), f(*a))[1])
@@ -123,7 +138,8 @@ def test_ten_thousand_problems_stay_within_their_memory():
 
 
 def test_default_grid():
-    assert sht.solve_path(screening.model(), solver=screening.Screening()).ks.tolist() == list(range(9))
+    path = sht.solve_path(screening.model(), solver=screening.Screening())
+    assert path.ks.tolist() == list(range(9)) and path.key == jax.random.key(0)
     A = np.diag(np.arange(1.0, 4.0)).astype(np.float32)
     path = sht.solve_path(sht.QuadraticForm(A, np.ones(3)), ks=[0, 2], solver=screening.Screening())
     np.testing.assert_allclose(path.value, [0, -0.5 * (1 + 1 / 2)], rtol=1e-5)
@@ -156,6 +172,7 @@ def test_bad_values(options, sentence):
         ({"threshold": sht.Sparsity}, "threshold: needs an instance"),
         ({"threshold": sht.Sparsity(0, lower=0)}, "solver: Screening does not take the threshold"),
         ({"solver": "htp"}, "solver: needs an instance"),
+        ({"ks": None, "l0s": [0.1]}, "solver: Screening does not take the threshold"),
         ({"progress": 3}, "progress: needs a function"),
     ],
 )

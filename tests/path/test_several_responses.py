@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
 
 import sparsehtp as sht
 
@@ -52,15 +51,6 @@ def test_a_row_of_a_path_is_a_start():
     path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
     again = sht.solve(model(), sht.RowSparsity(2), x0=path.at(2))
     np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
-
-
-def test_criteria():
-    path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
-    k = np.array(KS)
-    deviance = N * C * np.log(2 * path.loss / C)
-    choices = gammaln(P + 1) - gammaln(k + 1) - gammaln(P - k + 1)
-    expected = deviance + C * k * np.log(N) + 2 * choices
-    np.testing.assert_allclose(sht.information_criterion(path, "ebic").values, expected, rtol=1e-12)
 
 
 def test_entries_of_a_matrix():

@@ -334,7 +334,7 @@ def test_ranks_are_those_of_the_rows(r):
     weights = np.where(weights > 0, 1.0, 0.0)
     fold = np.where(weights > 0, passes.fold_of(0, N, 3), -1)
     stats = sht.SufficientStatistics.from_batches([(X, y, weights)], folds=3, feature_names=list("abcdef"))
-    few = sht.LowRankRegressor(r, cv=3).fit(stats)
+    few = sht.LowRankRegressor(r, cv=np.int64(3)).fit(stats)
     pairs = [(np.flatnonzero((fold != i) & (fold >= 0)), np.flatnonzero(fold == i)) for i in range(3)]
     whole = sht.LowRankRegressor(r, cv=pairs).fit(X, y, weights)
     assert few.rank_ == whole.rank_ and list(few.feature_names_in_) == list("abcdef")
