@@ -329,7 +329,7 @@ class Subsets(Flow):
         if failed:
             print_warning(
                 self.errors,
-                f"{failed} of {len(self.path)} fits did not converge; see `result` in path.csv for which and how.",
+                f"{failed} of {len(self.path.ks)} fits did not converge; see `result` in path.csv for which and how.",
             )
         return True
 

@@ -103,8 +103,8 @@ def fetch(
     Args:
         name: "rcv1" (20,242 x 47,236), "rcv1-test" (677,399 x 47,236), "news20" (19,996 x 1,355,191, two classes),
             "news20-multiclass" (15,935 x 62,061), "real-sim" (72,309 x 20,958), "gisette" (6,000 x 5,000),
-            "gisette-test" (1,000 x 5,000), "mnist" (70,000 x 784), or "breast-cancer-pcr" (133 x 22,283), which no host offers as one
-            file: the error says where to put it.
+            "gisette-test" (1,000 x 5,000), "mnist" (70,000 x 784), or "breast-cancer-pcr" (133 x 22,283), which no host
+            offers as one file: the error says where to put it.
         cache: folder of the downloads. None: the environment variable SPARSEHTP_CACHE, else sparsehtp in the user's
             folder of caches (on Linux XDG_CACHE_HOME or ~/.cache).
         offline: never use the network.

@@ -33,6 +33,9 @@ def test_documents():
     eta = X @ w - np.median(X @ w)
     right = stats.norm.cdf(np.abs(eta) / np.sqrt(np.var(eta) / 5)).mean()
     np.testing.assert_allclose(np.mean(np.where(eta >= 0, 1, -1) == y), right, atol=0.025)
+    few, _, planted = make_text(500, 50, 0.5, 49)
+    often = np.bincount(few.indices, minlength=50)
+    assert np.diff(few.indptr).min() == 1 and often[planted != 0].min() >= often[planted == 0].max()
     without_noise = make_text(n, p, 40, 30, snr=np.inf, seed=3)
     assert (without_noise[0] != X).nnz == 0 and set(without_noise[1] * np.where(eta >= 0, 1, -1)) == {1}
 
