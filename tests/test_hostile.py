@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ElementTree
 import zipfile
 from html.parser import HTMLParser
 
+import cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -287,10 +288,27 @@ def test_the_memory_there_is_limits_every_reader(tmp_path, monkeypatch, suffix):
         tracemalloc.stop()
 
 
-def test_all_memory_is_free_where_nothing_says_what_is(monkeypatch):
-    free = memory.available()
-    monkeypatch.setattr("pathlib.Path.read_text", lambda _: "max")
+def test_free_memory_is_the_least_that_anything_says_it_is_and_else_all(monkeypatch):
+    free, limit = memory.available(), "9000"
+    said = {"meminfo": "MemTotal:  9 kB\nMemAvailable:  8 kB\n"}
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: said.get(path.name, limit))
+    assert memory.available() == 8192
+    limit = "5000"
+    assert memory.available() == 5000
+    said, limit = {"meminfo": "MemTotal:  9 kB\n"}, "max"
     assert memory.available() >= free
+
+
+@pytest.mark.parametrize(("suffix", "size", "share"), [(".csv", 8, 8), (".npz", 32, 4), (".svm", 10, 4)])
+def test_a_file_may_take_the_share_of_the_memory_that_is_told(tmp_path, monkeypatch, suffix, size, share):
+    path = tmp_path / f"a{suffix}"
+    path.write_text("a,y\n1,2\n" if suffix == ".csv" else "1 1:2 2:3\n")
+    if suffix == ".npz":
+        np.savez(path, X=np.ones((2, 1)), y=np.ones(2))
+    monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share)
+    assert load_file(path, "y" if suffix == ".csv" else None).X.size == 1 + (suffix != ".csv")
+    monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share - 1)
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "y" if suffix == ".csv" else None))
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,11 @@ class Subsets(Flow):
             if isinstance(data, TableData):
                 self.table, self.offset = numbers(data, None, options.dtype), data.offset
                 self.groups = data.groups
-                if options.prove:
-                    check_provable(options.model, min(options.l2), self.table.wide_texts)
                 X = self.table.X
                 data = Data(X.to_numpy(), data.y, list(X.columns), data.target_name)
             self.data, self.units = data, data.feature_names if self.table is None else self.table.unit_names
+            if options.prove:
+                check_provable(options.model, min(options.l2), [] if self.table is None else self.table.wide_texts)
             self.y, self.classes = encode(data, options)
             self.n_samples = data.X.shape[0]
             check_path(options, self.n_samples, len(self.units))
@@ -336,8 +336,6 @@ class Subsets(Flow):
 
 def check_path(options: PathOptions, n: int, p: int) -> None:
     """ValueError for what n rows and p features do not allow."""
-    if options.prove:
-        check_provable(options.model, min(options.l2))
     if options.k_max is not None and options.k_max > p:
         raise ValueError(f"k-max: {options.k_max} is more than the {p} features; choose at most {p}.")
     if options.cv == 1 or options.cv > n:

@@ -122,6 +122,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # as a user may who runs Python so
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_the_iteration_and_of_numbers_are_told(tmp_path, name):
     y, options, code, sentence = LIMITS[name]

@@ -78,8 +78,10 @@ def test_long_numbers_are_told_apart():
     for levels in (("0.5", "1000001", "1000002"), ("5e-1", "1000001.0", "1000002")):
         found = _ordered(SimpleNamespace(y=y, target_name="y"), levels)
         assert list(found) == [levels[1], levels[2], levels[0]] and list(found.categories) == list(levels)
-    with pytest.raises(ValueError, match=r"'1000001' is no level; the classes are 0.5, 1000001, 1000002"):
+    with pytest.raises(ValueError, match=r"'1000001' is no level; the classes are 0.5, 1000001, 1000002\."):
         _ordered(SimpleNamespace(y=y, target_name="y"), ("0.5", "1e+06"))
+    with pytest.raises(ValueError, match=r"the classes are a, b, c, d, e, f, g, h and 1 more\.$"):
+        _ordered(SimpleNamespace(y=np.array(list("abcdefghi")), target_name="y"), ("a", "b"))
 
 
 def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path):

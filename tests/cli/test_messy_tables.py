@@ -16,7 +16,7 @@ from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.tables import load_data
+from sparsehtp.cli.tables import Problems, load_data
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -91,7 +91,7 @@ TABLES = {
         says=("5 problems", "row 5 holds 'x'", "row 6", "infinite in row 7", "row 8 holds 'many'", "--drop city"),
     ),
     "two decimal signs": Table(
-        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("with another decimal sign",)
+        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("1 problem", "with another decimal sign")
     ),
     "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), says=("2 of 40 values missing (rows 5, 10)", "--missing")),
     "gaps, rows left out": Table(
@@ -236,6 +236,45 @@ def check_predictions(folder, path, table, model):
         np.testing.assert_allclose(predictions["prediction"], eta, rtol=1e-9, atol=1e-9)
 
 
+def test_what_is_doubted_and_nothing_else(tmp_path):
+    """Nothing by few rows, in which chance does such things."""
+    path, options = tmp_path / "table.csv", {"file": tmp_path / "table.csv", "target": "y"}
+    places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
+    table = CLEAN.assign(
+        c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice, **{"row id": places + 1}
+    )
+    table.to_csv(path, index=False)
+    found = load_data(path, FitOptions(**options))
+    counts, leak = (
+        "numbers the rows, like an identifier: consider --id or --drop",
+        "predicts the target perfectly alone",
+    )
+    constant = "'d': the same in every row (7), so it can explain nothing."
+    assert found.doubts == [
+        constant,
+        *(f"{name!r}: {counts} {name}." for name in ("e", "row id")),
+        f"'c': {leak}: is it made from the target (leakage)?",
+    ]
+    assert found.notes == ["left out, identical to another column: 'f' to 'b'"]
+    table[:19].to_csv(path, index=False)
+    assert load_data(path, FitOptions(**options)).doubts == [constant]
+    level = np.array(["low", "mid", "high", "top"])[np.argsort(np.argsort(Y)) // 10]
+    for y, leaks in ((np.isin(level, ["low", "high"]), "'level'"), (Y < Y.mean(), "'minus'")):
+        CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y).to_csv(path, index=False)
+        doubts = load_data(path, FitOptions(**options, dummies=True, loss="logistic")).doubts
+        assert [doubt.partition(":")[0] for doubt in doubts] == [leaks]
+
+
+def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
+    words = {f"t{j:02d}": np.where(np.arange(N) % 2, f"x{j}", "y") for j in range(10)}
+    CLEAN.assign(**words).to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(Problems) as caught:
+        load_data(tmp_path / "table.csv", FitOptions(file=tmp_path / "table.csv", target="y"))
+    *listed, (name, text) = caught.value.found
+    assert [each for each, _ in listed] == [f"t{j:02d}" for j in range(8)]
+    assert name == "2 more" and text.startswith("like t09, text, such as")
+
+
 def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
     path = tmp_path / "table.csv"
     pools, seen = np.array(["ja", "Ja ", "nein"])[np.arange(N) % 3], np.array(["yes", "Yes"])[np.arange(N) % 2]
@@ -319,6 +358,7 @@ def fitted(tmp_path_factory):
 WRONG_ROWS = {
     "two columns gone": (lambda table: table.drop(columns=["b", "d"]), "lacks 'b', 'd' of the columns of the fit"),
     "words among numbers": (lambda table: table.assign(b="x"), "'b' held numbers in the fit, but now row 2 holds 'x'"),
+    "unclear numbers": (lambda table: table.assign(b=["1,234", "1234"] * (N // 2)), "of new.csv: row 2 holds '1,234'"),
     "a gap": (lambda table: table.assign(b=table.b.where(table.b < 1)), "'b' has missing or infinite values, in row"),
     "an unknown level": (
         lambda table: table.assign(city="Paris"),
@@ -333,7 +373,7 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
     change, message = WRONG_ROWS[name]
     change(fitted[1]).to_csv(tmp_path / "new.csv", index=False)
     result = invoke("predict", fitted[0] / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
-    assert result.exit_code == 2 and message in result.stderr and result.stderr.startswith("Error: FILE: new.csv")
+    assert result.exit_code == 2 and message in result.stderr and re.match("Error: FILE: .*new.csv", result.stderr)
     assert result.stderr.count("\n") == 1 and not (tmp_path / "out.csv").exists()
 
 

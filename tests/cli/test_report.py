@@ -17,7 +17,6 @@ from scipy import sparse
 import sparsehtp as sht
 from sparsehtp.cli.options import PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.report import choice_rows
 from sparsehtp.datasets import Data
 
 N = 40
@@ -200,26 +199,6 @@ def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
     drawn = [np.nan_to_num(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata()) == 3]
     for expected in (path.x * X.std(axis=0)).T[[0, 1]]:
         assert any(np.allclose(expected, found) for found in drawn)
-
-
-def test_rows_of_a_choice_say_which_are_worse_than_the_folds_can_tell():
-    rows = [{"k": k, "l2": l2} for l2 in (0.1, 1.0) for k in (0, 1, 2)]
-    ends = [(2, 0.0, 0.0), (4, 0.3, 0.2), (5, 0.5, 0.2)]
-    contenders = [dict(zip(("row", "difference", "standard_error"), end, strict=True)) for end in ends]
-    cv = {"table": rows, "rule": "strong-ridge", "contenders": contenders, "best": 2, "chosen": 4}
-    beside = "best k of its l2, "
-    expected = [
-        (0, "no feature"),
-        (4, f"{beside}not clearly worse (chosen)"),
-        (2, "best"),
-        (5, f"{beside}clearly worse"),
-    ]
-    assert choice_rows({"cv": cv}) == expected
-    smaller = choice_rows({"cv": cv | {"chosen": 3}})
-    assert (3, "fewest features that are as good at this l2 (chosen)") in smaller
-    one_se = cv | {"rule": "one-se", "one_standard_error": 1, "chosen": 1}
-    expected = [(0, "no feature"), (1, "fewest features within one std. error (chosen)"), (2, "best")]
-    assert choice_rows({"cv": one_se}) == expected
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "microsoft-edge")

@@ -1,5 +1,8 @@
 """What terminal and report say of fits, paths, ranks and graphs: of descriptions by hand, so that nothing is fitted."""
 
+import io
+import re
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +11,9 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import exchanges_told, substitute
-from sparsehtp.cli.fit import make_estimator, with_names
+from sparsehtp.cli.common import plotting
+from sparsehtp.cli.fit import Fit, make_estimator, with_names
+from sparsehtp.cli.html import fit_report, path_report
 from sparsehtp.cli.lowrank import _sheet as ranks_sheet
 from sparsehtp.cli.options import FitOptions, GraphOptions, PathOptions
 from sparsehtp.cli.parts import Stream
@@ -17,6 +22,7 @@ from sparsehtp.cli.precision import Graph, make_graph
 from sparsehtp.cli.precision import _sheet as edges_sheet
 from sparsehtp.cli.report import (
     MAX_ROWS,
+    Console,
     Number,
     Sheet,
     by_option,
@@ -274,3 +280,83 @@ def test_options_by_default_are_those_of_the_library():
         assert made.get_params() == alone.get_params() | {"random_state": 0}
     assert by_option("k: is 7.") == "--k: is 7." and by_option("ks: is 7.") == "--k-max: is 7."
     assert by_option("nothing: is 7.") == "nothing: is 7."
+
+
+def test_a_report_says_the_same_in_sections(tmp_path):
+    said = {
+        "versions": {"jax": "1", "numpy": "2"},
+        "notes": ["read so"],
+        "warnings": ["Odd."],
+        "failed": ["proof: failed."],
+    }
+    model = (
+        FIT
+        | said
+        | {"cv": CV, "n_units": 4, "coefficients": [feature("a", substitute={"name": "c", "more_loss": 0.5})]}
+    )
+    facts = {"data": "a.csv", "certificate": "No exchange.", "proof": "Not proved.", "exchange": "said below"}
+    plain = FIT | {"versions": {}, "notes": [], "warnings": [], "caveat": "Few rows."}
+    rows = {"rows": [{"coefficients": []}, {"coefficients": FIT["coefficients"]}], "chosen": {"k": 2, "row": 1}}
+    sheet = Sheet("Best", ["k"], [[Number(0)], [Number(2)]], chosen=[1])
+    sections = []
+    for write in (
+        fit_report(model, facts, {}, "sparsehtp fit a.csv"),
+        fit_report(plain, {"data": "a.csv", "caveat": "Few rows."}, {}, "sparsehtp fit"),
+        path_report(plain | rows, sheet, {"data": "a.csv"}, {}, "sparsehtp path"),
+    ):
+        write(tmp_path / "a.html")
+        text = (tmp_path / "a.html").read_text(encoding="utf-8")
+        found = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", text, re.S)
+        sections.append({title: " ".join(re.sub(r"<[^>]*>", " ", content).split()) for title, content in found})
+        assert text.count('<tr class="chosen">') == len(re.findall(r"\(chosen\)|<h2>Best", text))
+    whole, few, path = sections
+    assert few == {
+        "Data and model": "data a.csv",
+        "2 of 5 features chosen": few["2 of 5 features chosen"],
+        "Caveat": "Few rows.",
+        "How to make this again": "sparsehtp fit Made with .",
+    }
+    assert path["The features at k = 2"] == "feature coefficient a +1 b -0.12346" and path["Best"] == "k 0 2"
+    sizes = "k = 1, 2 are as good as the best at l2 = 1 (5 folds)"
+    choice, table = whole.pop("Choice of k"), whole.pop("1 of 4 features chosen (a text counts as one)")
+    assert (
+        choice.startswith(f"Cross-validation by the rule strong-ridge takes k = 2; {sizes}. k l2 ")
+        and "c (+50%)" in table
+    )
+    assert whole == {
+        "Data and model": "data a.csv",
+        "Notes": "Read so.",
+        "Warnings": "Odd.",
+        "What could be exchanged": "No other feature could take the place of a chosen one at nearly no loss.",
+        "Certificate": "Not proved. No exchange.",
+        "What failed": "proof: failed.",
+        "How to make this again": "sparsehtp fit a.csv Made with jax 1, numpy 2.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "towards"),
+    [
+        ({}, ""),
+        ({"levels": ["poor", "fair", "good"]}, " (positive: towards good)"),
+        ({"classes": {"-1": 0, "+1": 1}}, " (positive: towards y = 1)"),
+    ],
+)
+def test_signs_point_towards_the_highest_class(changes, towards):
+    flow, drawn = Fit(FitOptions(file=Path())), {}
+    flow.fitted = flow.swaps = flow.proof = None
+    flow.draw_rows = lambda *_: None
+    flow.after = SimpleNamespace(draw=lambda _, name, plot, *what, **more: drawn.update({name: (what, more)}))
+    flow.draw(FIT | {"drawn": True} | changes)
+    (((names, sizes), more),) = drawn.values()
+    assert (names, sizes, more["levels"]) == (["a", "b"], [2, -0.246913578], ["", ""])
+    assert more["title"] == "2 of 5 features predict y"
+    assert more["caption"] == "coefficient per standard deviation" + towards
+
+
+def test_what_pictures_warn_of_is_told_once():
+    errors = Console(file=io.StringIO())
+    with warnings.catch_warnings(action="ignore"), plotting(errors, "Plotting"):
+        for message, kind in (("Odd.", UserWarning), ("Odd.", UserWarning), ("Old.", DeprecationWarning)):
+            warnings.warn(message, kind, stacklevel=1)
+    assert errors.file.getvalue() == "Warning: Odd.\n"

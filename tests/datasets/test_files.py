@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sparsehtp.datasets import load_file
+from sparsehtp.datasets import load_file, tables
 
 X = np.array([[1.5, 0.0, -2.0], [0.0, 3.25, 1e-3]])
 Y = np.array([1.0, -1.0])
@@ -143,6 +143,9 @@ def test_excel(tmp_path):
     data = load_file(path, "t")
     np.testing.assert_array_equal(data.X, X[:, :2])
     assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
+    assert tables.read_table(path).notes == ["sheet 'first', the first of 2"]
+    frame.to_excel(path)
+    assert tables.read_table(path).notes == []
     path.write_bytes(path.read_bytes()[:40])
     cases.refused(ValueError, "damaged or no Excel", lambda: load_file(path, "t"))
 
@@ -221,7 +224,8 @@ def test_where_indices_start(tmp_path):
     assert load_file(path).X.shape == (2, 2)
     zero = load_file(path, zero_based=True)
     np.testing.assert_array_equal(zero.X.toarray(), [[0, 5, 0], [0, 0, 6]])
-    assert list(zero.feature_names) == ["x0", "x1", "x2"]
+    assert zero.feature_names == ["x0", "x1", "x2"] and zero.feature_names[1:] == ["x1", "x2"]
+    assert all(zero.feature_names != other for other in (["x0", "x1"], ["x0", "x2", "x2"], 3))
 
 
 def sparse_arrays(**changes):
