@@ -293,22 +293,26 @@ def test_free_memory_is_the_least_that_anything_says_it_is_and_else_all(monkeypa
     said = {"meminfo": "MemTotal:  9 kB\nMemAvailable:  8 kB\n"}
     monkeypatch.setattr("pathlib.Path.read_text", lambda path: said.get(path.name, limit))
     assert memory.available() == 8192
-    limit = "5000"
+    monkeypatch.setattr("resource.getrlimit", lambda _: (5000, -1))
     assert memory.available() == 5000
+    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
     said, limit = {"meminfo": "MemTotal:  9 kB\n"}, "max"
     assert memory.available() >= free
 
 
-@pytest.mark.parametrize(("suffix", "size", "share"), [(".csv", 8, 8), (".npz", 32, 4), (".svm", 10, 4)])
+@pytest.mark.parametrize(
+    ("suffix", "size", "share"), [(".csv.gz", 404, 8), (".csv", 404, 8), (".npz", 32, 4), (".svm.gz", 1000, 4)]
+)
 def test_a_file_may_take_the_share_of_the_memory_that_is_told(tmp_path, monkeypatch, suffix, size, share):
-    path = tmp_path / f"a{suffix}"
-    path.write_text("a,y\n1,2\n" if suffix == ".csv" else "1 1:2 2:3\n")
+    path, target = tmp_path / f"a{suffix}", "y" if ".csv" in suffix else None
+    text = b"a,y\n" + b"1,2\n" * 100 if target else b"1 1:2 2:3\n" * 100
+    path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
     if suffix == ".npz":
         np.savez(path, X=np.ones((2, 1)), y=np.ones(2))
     monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share)
-    assert load_file(path, "y" if suffix == ".csv" else None).X.size == 1 + (suffix != ".csv")
+    assert load_file(path, target).X.shape[0] in (2, 100)
     monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share - 1)
-    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "y" if suffix == ".csv" else None))
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, target))
 
 
 @pytest.mark.parametrize(

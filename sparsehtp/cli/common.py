@@ -304,7 +304,6 @@ class CompileNotice:
 class Stopwatch:
     """Seconds inside a `with` block, and how many of them XLA compiled."""
 
-    total = 0.0
     compiling = 0.0
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ import pytest
 from commands import made, words
 
 import sparsehtp as sht
+from sparsehtp.cli.lowrank import load_responses
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -20,7 +21,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     table = pd.DataFrame(np.column_stack([X, Y]), columns=["a", "b", "c", "d", *RESPONSES])
     table.to_csv(folder / "data.csv", index=False)
-    np.savez(folder / "data.npz", X=X, Y=Y)
+    np.savez(folder / "data.npz", X=X, Y=Y, y=Y[:, 0])
     return folder
 
 
@@ -47,4 +48,5 @@ def test_csv(folder, tmp_path):
 def test_npz_and_a_given_rank(folder, tmp_path):
     _, model = made(tmp_path / "out", "lowrank", folder / "data.npz", "--targets", "Y", "--rank", 2)
     assert model["rank"] == 2 and len(model["singular_values"]) == 2 and model["cv"] is model["chosen_by"] is None
+    assert model["responses"] == ["Y0", "Y1", "Y2"] and list(load_responses(folder / "data.npz", ["y"])[1]) == ["y"]
     np.testing.assert_allclose(model["coefficients"], sht.LowRankRegressor(2).fit(X, Y).coef_, rtol=1e-8)

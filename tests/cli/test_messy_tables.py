@@ -87,8 +87,15 @@ TABLES = {
         lambda: holes(c={3: "unknown", 8: "3;5"}), says=("row 5 holds 'unknown', row 10 holds '3;5'", "1 problem")
     ),
     "several problems": Table(
-        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many"}).assign(city=CITY),
-        says=("5 problems", "row 5 holds 'x'", "row 6", "infinite in row 7", "row 8 holds 'many'", "--drop city"),
+        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
+        says=(
+            "6 problems",
+            "row 5 holds 'x'",
+            "row 6",
+            "infinite in row 7",
+            "row 8 holds 'many'",
+            "target is infinite in row 9",
+        ),
     ),
     "two decimal signs": Table(
         lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("1 problem", "with another decimal sign")
@@ -131,6 +138,9 @@ TABLES = {
     ),
     "an identifier of texts": Table(
         lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), says=("--drop name, or --id name",)
+    ),
+    "an identifier in place of levels": Table(
+        lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), ("--dummies",), ("40 different texts in 40 rows",)
     ),
     "an identifier that repeats": Table(
         lambda: CLEAN.assign(name=[f"person {i // 2}" for i in range(N)]), says=("--id name --groups name if",)
@@ -266,7 +276,7 @@ def test_what_is_doubted_and_nothing_else(tmp_path):
 
 
 def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
-    words = {f"t{j:02d}": np.where(np.arange(N) % 2, f"x{j}", "y") for j in range(10)}
+    words = {f"t{j:02d}": np.where(np.arange(N) % 2, "y", f"x{j}") for j in range(10)}
     CLEAN.assign(**words).to_csv(tmp_path / "table.csv", index=False)
     with pytest.raises(Problems) as caught:
         load_data(tmp_path / "table.csv", FitOptions(file=tmp_path / "table.csv", target="y"))
@@ -319,6 +329,30 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         (who, flow.folds()),
     ):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
+
+
+def test_gaps_are_filled_anew_in_every_fold(tmp_path):
+    """With the mean of the rows that a fold trains on, for `fit` and `path`."""
+    path = tmp_path / "table.csv"
+    holes(a={3: None, 8: None}).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "missing": "mean"}
+    options, flow = FitOptions(**common), Subsets(PathOptions(**common, cv=3))
+    split = make_split(load_data(path, options), options)
+    flow.load()
+    for train, test, filled in folds_of_rows(options, *split.train[:2], "rows", split.table):
+        expected = X[np.setdiff1d(train, [3, 8]), 0].mean()
+        np.testing.assert_allclose(filled["a"].iloc[[3, 8]], expected)
+        np.testing.assert_array_equal(filled.drop(columns="a"), X[:, 1:])
+        assert set(train).isdisjoint(test)
+    assert all(callable(of_fold) for *_, of_fold in flow.folds())
+
+
+def test_classes_are_held_out_in_their_shares(tmp_path):
+    path = tmp_path / "table.csv"
+    CLEAN.assign(y=np.where(np.arange(N) % 5, "often", "rare")).to_csv(path, index=False)
+    options = FitOptions(file=path, target="y", loss="logistic", test_size=0.25)
+    (_, y, _), (_, held_out, _) = make_split(load_data(path, options), options)[:2]
+    assert np.sum(y == "rare") == 6 and np.sum(held_out == "rare") == 2
 
 
 def test_one_group_to_train_on_makes_no_folds(tmp_path):
@@ -455,6 +489,10 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
             model.support_, model.cv_results_ = np.array([True, False, True]), None
             assert sentence in caveat(model, 40, lambda: True)["caveat"]
             assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
+    model.support_ = np.zeros(3, bool)
+    for results, why in ((None, "nothing can be proved."), ({}, "No feature predicts held-out rows better.")):
+        model.cv_results_ = results
+        assert caveat(model, 40, lambda: True)["caveat"].endswith(why)
 
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):

@@ -228,6 +228,28 @@ def test_a_path_on_the_screen():
     assert moves_told([row["coefficients"] for row in rows], [2, 1, 3]) == {2: "a, b", 1: "-b", 3: "-a"}
 
 
+def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
+    """The small k first; what is proved is not tried again, and of two bounds the higher one counts."""
+    asked, lower = [], {0: [9.0], 1: [4.0, 5.0], 2: [4.0, 3.0]}
+
+    def prove(model, threshold, start, time_limit):
+        asked.append((model, int(threshold.k), start.x, time_limit))
+        return SimpleNamespace(lower=lower[int(threshold.k)].pop(0), floor=1.0)
+
+    monkeypatch.setattr(sht, "prove", prove)
+    flow = Subsets(PathOptions(file=Path(), prove=60.0))
+    flow.errors, flow.chosen = Console(file=io.StringIO()), 1
+    flow.path = SimpleNamespace(
+        ks=np.array([2, 1, 0, 1]), l2s=np.array([1.0, 1, 1, 0]), x=list("cbad"), value=[5.0, 6, 9, 7]
+    )
+    flow.objective = SimpleNamespace(reweighted=lambda l2: l2)
+    bounds = flow._proved()
+    np.testing.assert_allclose(bounds.lower, [4, 5, 9, np.nan])
+    np.testing.assert_allclose(bounds.gaps, [1 / 4, 1 / 5, 0, np.nan])
+    assert [each[:3] for each in asked] == [(1, 0, "a"), (1, 1, "b"), (1, 2, "c"), (1, 1, "b"), (1, 2, "c")]
+    np.testing.assert_allclose([each[3] for each in asked], [20, 30, 60, 30, 60], rtol=0.01)
+
+
 def test_ranks_and_graphs_on_the_screen():
     table = [{"rank": rank, "mean_loss": 2 / (1 + rank), "se": 0.1} for rank in range(3)]
     cv = {"folds": 5, "table": table, "one_standard_error": 1, "best": 2}
@@ -237,7 +259,7 @@ def test_ranks_and_graphs_on_the_screen():
     assert ranks_sheet({"cv": cv | {"best": 1}, "rank": 2}).rows[1][-1] == "best, and within one std. error"
     edges = [
         {"source": "a", "target": name, "partial_correlation": 0.5, "probability": share}
-        for name, share in (("b", 0.75), ("c", 0.74), ("d", 1.0))
+        for name, share in (("b", 0.75), ("c", 0.8), ("d", 1.0))
     ]
     answer = {
         **{"file": "a.csv", "n": 30, "variables": list("abcd"), "k": 3, "chosen_by": "cv", "log_likelihood": -1.25},
@@ -247,7 +269,7 @@ def test_ranks_and_graphs_on_the_screen():
         "data": "a.csv, 30 rows, 4 variables",
         "k": "3 (by cross-validation)",
         "likelihood": "-1.25 (mean log-likelihood of these rows)",
-        "stable": "2 edges are in 75% or more of 8 subsamples",
+        "stable": "3 edges are in 75% or more of 8 subsamples",
         "result": "converged after 4 steps",
     }
     sheet = edges_sheet(answer)
@@ -344,11 +366,15 @@ def test_a_report_says_the_same_in_sections(tmp_path):
 )
 def test_signs_point_towards_the_highest_class(changes, towards):
     flow, drawn = Fit(FitOptions(file=Path())), {}
-    flow.fitted = flow.swaps = flow.proof = None
+    flow.swaps = flow.proof = None
+    flow.names = flow.units = list("ab")
+    results = {"shares": np.array([[1.0, 0.5]])}
+    flow.fitted = SimpleNamespace(cv_results_=results, support_=np.array([True, False]), groups=None)
     flow.draw_rows = lambda *_: None
     flow.after = SimpleNamespace(draw=lambda _, name, plot, *what, **more: drawn.update({name: (what, more)}))
-    flow.draw(FIT | {"drawn": True} | changes)
-    (((names, sizes), more),) = drawn.values()
+    flow.draw(FIT | {"drawn": True, "cv": CV} | changes)
+    assert list(drawn) == ["coefficients", "cv", "shares"] and drawn["shares"][0][1].tolist() == [True, False]
+    (names, sizes), more = drawn["coefficients"]
     assert (names, sizes, more["levels"]) == (["a", "b"], [2, -0.246913578], ["", ""])
     assert more["title"] == "2 of 5 features predict y"
     assert more["caption"] == "coefficient per standard deviation" + towards

@@ -76,7 +76,7 @@ TEXTS = {
     "libsvm no value": ("a.svm", "1 1:2\n1 1:2 3:\n", {}, "line 2 .*perhaps cut off"),
     "libsvm label": ("a.svm", "spam 1:2\n", {}, "line 1 "),
     "libsvm order": ("a.svm", "1 2:2 1:3\n", {}, "not a valid LIBSVM file"),
-    "libsvm NaN": ("a.svm", "1 1:2 2:nan\n", {}, "'x2'.*missing"),
+    "libsvm NaN": ("a.svm", "1 1:2 3:nan\n1 2:nan\n", {}, "'x2'.*missing"),
     "libsvm width": ("a.svm", "1 1:2 9:1\n", {"n_features": 3}, "n_features: is 3.*index 9"),
     "libsvm huge dimension": ("a.svm", "1 1:2 999999999:1\n", {}, "index 999999999, more than the limit"),
     "libsvm absurd dimension": ("a.svm", f"1 1:2 {10**30}:1\n", {}, "not a valid LIBSVM file"),
@@ -123,7 +123,10 @@ def test_compressed_tables(tmp_path, suffix):
         file.write(b"a,t\n1,2\n3,4\n")
     data = load_file(path, "t")
     np.testing.assert_array_equal(data.X, [[1], [3]])
-    whole = path.read_bytes()
+    rows, whole = np.random.default_rng(0).random((500, 2)), path.read_bytes()
+    with opens[path.suffix](path, "wb") as file:  # in several blocks
+        file.write(b"a,t\n" + "".join(f"{a!r},{t!r}\n" for a, t in rows.tolist()).encode())
+    np.testing.assert_array_equal(load_file(path, "t").X, rows[:, :1])
     path.write_bytes(whole[: len(whole) // 2])
     cases.refused(ValueError, "damaged or cut off", lambda: load_file(path, "t"))
     with opens[path.suffix](path, "wb") as file:
@@ -145,7 +148,8 @@ def test_excel(tmp_path):
     assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
     assert tables.read_table(path).notes == ["sheet 'first', the first of 2"]
     frame.to_excel(path)
-    assert tables.read_table(path).notes == []
+    table = tables.read_table(path)
+    assert table.notes == [] and list(table.frame) == ["column 1", "a", "t", "b"]
     path.write_bytes(path.read_bytes()[:40])
     cases.refused(ValueError, "damaged or no Excel", lambda: load_file(path, "t"))
 
@@ -157,6 +161,11 @@ def test_without_a_package_one_sentence_names_it(tmp_path, monkeypatch, package,
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"needs .*{package}; run `pip install .*{package}`\.$"):
         load_file(write(tmp_path / name, "x"), "t")
+
+
+def test_a_cell_far_below_makes_texts_of_all(tmp_path):
+    path = write(tmp_path / "a.csv", "a,t\n" + "7777777,1\n" * 40_000 + "x,1\n")
+    assert {type(cell) for cell in tables.read_table(path).frame["a"]} == {str}
 
 
 def test_a_name_that_occurs_twice_is_an_error(tmp_path):

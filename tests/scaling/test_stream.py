@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import sparsehtp as sht
 from sparsehtp import _stream
 from sparsehtp.cli.main import app
+from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
 from sparsehtp.datasets.passes import joined
 from sparsehtp.io.read_ahead import read_ahead
@@ -366,7 +367,7 @@ def test_the_command(tmp_path, kind):
     assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
     model = json.loads((out / "model.json").read_text())
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
-    assert model["classes"] == {"-1": "2.0", "+1": "7.0"}
+    assert model["classes"] == {"-1": "2.0", "+1": "7.0"} and model["l2"] == PathOptions(file=data).l2[0]
     for command, sentence in (
         (arguments, "k: where the files are read in every pass it must be a number"),
         ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect on data in parts"),
