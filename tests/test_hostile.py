@@ -28,6 +28,7 @@ from sparsehtp.cli.main import app
 from sparsehtp.cli.report import Console
 from sparsehtp.datasets import load_file, tables
 from sparsehtp.datasets.files import LOADERS
+from sparsehtp.datasets.libsvm import NUMBER
 from sparsehtp.io import memory, npz
 from sparsehtp.io.text import printable, quoted
 from sparsehtp.plot import as_graph, plot_coefficients
@@ -49,14 +50,6 @@ TARGET = "+y\x02\x1b]0;title\x07"
 TABLE = pd.DataFrame(X, columns=NAMES).assign(**{TARGET: Y})
 FORMULA = re.compile(r"\s*[=+\-@]")
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
-
-
-def is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
@@ -102,16 +95,10 @@ def test_what_is_shown_in_place_of_control_characters():
         text = "".join(map(chr, rng.choice([*range(256), *range(0x2000, 0x2070), 0xD800, 0xFFFE, 0x1F600], 8)))
         shown = printable(text)
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", shown) and not UNSAFE.search(shown) and printable(shown) == shown
-        ElementTree.fromstring(ElementTree.tostring(_element(shown)))
+        check_xml(ElementTree.tostring(ElementTree.Element("text", text=shown)))
     for text in ("größe", "气温 (°C)", "price\u00a0€", "a=b", "می‌خواهم"):
         assert printable(text) == text
     assert printable("\x1b[31m\x9b\u202e") == "\\x1b[31m\\x9b\\u202e" and printable("a\nb\tc") == "a b c"
-
-
-def _element(text):
-    element = ElementTree.Element("text")
-    element.text = text
-    return element
 
 
 def test_cells_of_csv_files_run_nothing():
@@ -130,7 +117,7 @@ def check_csv(content):
     """No cell that a spreadsheet would run, and no control character but ends of lines."""
     for row in csv.reader(io.StringIO(content.decode())):
         for cell in row:
-            assert is_number(cell) or not FORMULA.match(cell), cell
+            assert re.fullmatch(NUMBER, cell) or not FORMULA.match(cell), cell
             assert not UNSAFE.search(cell)
 
 

@@ -10,6 +10,8 @@ from commands import invoke, made, named
 
 import sparsehtp as sht
 from sparsehtp.cli.common import _ordered
+from sparsehtp.cli.options import PathOptions
+from sparsehtp.cli.path import Subsets
 from sparsehtp.plot import plot_survival
 from sparsehtp.plot.survival import kaplan_meier
 
@@ -59,18 +61,18 @@ def test_a_fit_with_report_and_predictions(tmp_path, kind):
         np.testing.assert_allclose(rows.iloc[:, 0], loaded.predict(FRAME), rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_path_with_folds_and_a_criterion(tmp_path, kind):
-    table, options, _, _ = KINDS[kind]
-    _, model = made(tmp_path / "out", "path", save(tmp_path, table), *options, "--cv", 3, "--k-max", 4)
-    (row,) = (row for row in model["rows"] if row["k"] == 2)
-    assert set(named(row)) == {"a", "d"} and model["chosen"]["k"] >= 1
+def test_a_path_is_of_the_model_that_is_asked_for(tmp_path, kind):
+    table, (_, column, _, value), _, _ = KINDS[kind]
+    named = {"target": column, "levels": value} if kind == "ordinal" else {"time": column, "event": value}
+    flow, X = Subsets(PathOptions(file=save(tmp_path, table), dtype="float32", **named)), FRAME.to_numpy(np.float32)
+    flow.load()
     if kind == "ordinal":
-        assert model["levels"] == LEVELS
-        return
-    objective = sht.CoxModel(FRAME.to_numpy(np.float32), LIFE["days"].to_numpy(), LIFE["died"].to_numpy(), 1e-3)
-    assert model["loss"] == "cox" and abs(row["objective"] - sht.solve(objective, sht.Sparsity(2)).value) < 0.01
+        whole = sht.OrdinalModel(X, STARS, 3, 1e-4, standardize=True)
+    else:
+        whole = sht.CoxModel(X, DAYS, LIFE["died"].to_numpy(), 1e-4, standardize=True)
+    values = [each.value(each.to_internal(np.linspace(-1, 1, 5, dtype=np.float32))) for each in (flow.objective, whole)]
+    np.testing.assert_allclose(*values, rtol=1e-5)
 
 
 def test_long_numbers_are_told_apart():

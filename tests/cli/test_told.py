@@ -203,6 +203,8 @@ def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
     np.testing.assert_allclose(bounds, [[4, 5, 9, np.nan], [1 / 4, 1 / 5, 0, np.nan]])
     assert [each[:3] for each in asked] == [(1, 0, "a"), (1, 1, "b"), (1, 2, "c"), (1, 1, "b"), (1, 2, "c")]
     np.testing.assert_allclose([each[3] for each in asked], [20, 30, 60, 30, 60], rtol=0.01)
+    flow.options, lower = PathOptions(file=Path(), prove=1e-9), {0: [9.0], 1: [4.0], 2: [4.0]}
+    assert flow._proved().lower[:3].tolist() == [4, 4, 9]  # with no time left there is no second try
 
 
 def test_ranks_and_graphs_on_the_screen():

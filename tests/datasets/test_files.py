@@ -178,10 +178,7 @@ def test_the_nearest_name_is_suggested(tmp_path):
     with pytest.raises(ValueError, match=r"'Prize'.*did you mean 'price'"):
         load_file(write(tmp_path / "a.csv", "a,price\n1,2\n"), "Prize")
     cases.refused(ValueError, "is a folder", lambda: load_file(tmp_path, "t"))
-
-
-def test_missing_file(tmp_path):
-    cases.refused(FileNotFoundError, r"path: there is no file .*a\.csv", lambda: load_file(tmp_path / "a.csv", "t"))
+    cases.refused(FileNotFoundError, r"path: there is no file .*b\.csv", lambda: load_file(tmp_path / "b.csv", "t"))
 
 
 ARRAYS = {
@@ -266,14 +263,6 @@ HOSTILE = {
 def test_hostile_sparse_npz(tmp_path, name):
     np.savez(tmp_path / "a.npz", **sparse_arrays(**HOSTILE[name]))
     cases.refused(ValueError, r"path: a\.npz|path: data, indices", lambda: load_file(tmp_path / "a.npz"))
-
-
-def test_a_path_in_an_archive_is_never_written_to(tmp_path):
-    folder = tmp_path / "inner"
-    folder.mkdir()
-    np.savez(folder / "a.npz", **{"X": X, "y": Y, "../escaped": Y})
-    np.testing.assert_array_equal(load_file(folder / "a.npz").X, X)
-    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["a.npz"]
 
 
 class Marker:
