@@ -303,10 +303,7 @@ def test_signs_point_towards_the_highest_class(changes, highest):
     (names, sizes), more = drawn["coefficients"]
     towards = f" (positive: towards {highest})" if highest else ""
     assert (names, sizes, more.pop("levels")) == (["a", "b"], [2, -0.246913578], ["", ""])
-    assert more == {
-        "title": "2 of 5 features predict y",
-        "caption": f"coefficient per standard deviation{towards}",
-    }
+    assert more == {"title": "2 of 5 features predict y", "caption": f"coefficient per standard deviation{towards}"}
 
 
 def test_what_pictures_warn_of_is_told_once():
