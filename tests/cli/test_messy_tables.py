@@ -373,8 +373,10 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
 
 
 def test_predictions_in_a_file(tmp_path, fitted):
+    """Of a table in which other columns may be named as they like."""
     folder, table = fitted
-    result = invoke("predict", folder / "model.npz", folder / "table.csv", "--out", tmp_path / "deep" / "out.csv")
+    table.assign(z=1, Z=2).rename(columns={"Z": "z"}).to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", folder / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "deep" / "out.csv")
     assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
     assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
 

@@ -138,8 +138,8 @@ def test_a_sheet_of_the_choice_says_which_are_worse_than_the_folds_can_tell():
     assert report.choice_rows({"cv": CV}) == told
     smaller = report.choice_rows({"cv": CV | {"chosen": 3}})
     assert (3, "fewest features that are as good at this l2 (chosen)") in smaller
-    one_se = CV | {"rule": "one-se", "one_standard_error": 1, "chosen": 1, "best": 5}
-    assert report.choice_rows({"cv": one_se}) == [(0, "no feature"), (1, fewest), (5, "best")]
+    one_se = CV | {"rule": "one-se", "one_standard_error": 2, "chosen": 2, "best": 5}
+    assert report.choice_rows({"cv": one_se}) == [(0, "no feature"), (2, fewest), (5, "best")]
     sheet = report.choice_sheet({"cv": CV | {"repeats": 4}})
     assert sheet.title == "Cross-validation, 5 folds, each row held out 4 times" and sheet.chosen == [1]
     assert cells(sheet.rows[1]) == [["1", "1", "0.85714", "0.123", told[1][1]]]
