@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from commands import invoke, made, named, words
 
+from sparsehtp.cli.options import FitOptions
+from sparsehtp.cli.parts import opened
 from sparsehtp.datasets import shards
 
 pytest.importorskip("pyarrow", reason="Parquet files need the extra [parquet]")
@@ -109,6 +111,14 @@ def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, sai
     result = invoke(command, folder / "parts", *options, "--out", tmp_path / "out")
     assert result.exit_code == 2 and said in words(result.output)
     assert not (tmp_path / "out" / "model.json").exists()
+
+
+def test_a_table_that_memory_is_too_small_for_is_read_in_parts(folder, monkeypatch):
+    """A table takes 8 times its numbers, of 8 bytes each, while it is read."""
+    options = FitOptions(file=folder / "all.parquet", target="price", drop=["town", "dear"])
+    for free, groups in ((64 * 9 * N, None), (64 * 9 * N - 1, 1)):
+        monkeypatch.setattr("sparsehtp.io.memory.available", lambda free=free: free)
+        assert (shards := opened(options)) is None or len(shards) == groups
 
 
 def test_few_rows_need_no_folds(folder, tmp_path):

@@ -109,6 +109,7 @@ fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:
 precision names.csv --drop day | Error: --drop:
+precision several.npz --drop day | Error: --drop:
 precision dates.csv | Error: FILE:
 precision names.csv --keep alpha | Error: --keep:
 precision names.csv --keep alpha,omega | Error: --keep:

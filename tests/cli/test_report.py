@@ -155,7 +155,7 @@ def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
     assert set(objectives) <= set(page.numbers) and (np.diff(objectives) <= 0).all()
     shown = [float(line.split()[1]) for line in result.stdout.splitlines() if re.match(r"\s+\d+\s+[\d.]+\s", line)]
     np.testing.assert_allclose(shown, objectives, rtol=1e-4)
-    assert len(page.loaded) == 1
+    assert len(page.loaded) == 1 and (model["n"], model["p"]) == (40, 4)
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])

@@ -153,7 +153,7 @@ def path_flow(**options):
 
 def test_a_path_on_the_screen():
     ks, l2s, converged = np.tile([0, 1, 2], 2), np.repeat([0.1, 1.0], 3), sht.results.RESULTS.converged
-    flow = path_flow(l2=[0.1, 1.0], cv=3, criterion="bic", drop=["id", "note"], groups="who")
+    flow = path_flow(l2=[0.1, 1.0], cv=3, criterion="bic", drop=list("cdef"), groups="who")
     flow.path = SimpleNamespace(ks=ks, l2s=l2s, value=10.0 - ks, result=np.array([converged] * 5 + [converged + 1]))
     flow.units, flow.chosen, gaps = list("ab"), 4, np.array([1.0] * 3 + [1e-5, 0.5, np.nan])
     flow.bounds, flow.criterion = Proved(gaps, gaps), SimpleNamespace(best=5, values=np.arange(6) + 0.26)
@@ -172,7 +172,7 @@ def test_a_path_on_the_screen():
     ]
     assert flow.facts(model) == {
         "data": "a.csv, 30 rows, 2 features, target y",
-        "set aside": "'id', 'note' (--drop), 'who' (--groups)",
+        "set aside": "'c', 'd', 'e', 'f' (--drop), 'who' (--groups)",
         "predicts": "yes (positive side) against no",
         **{"best bic": "k = 2, l2 = 1", "best CV loss": "k = 2, l2 = 1"},
         **{"within 1 se": "k = 1, l2 = 1 (chosen)", "strong ridge": "k = 1, l2 = 1 (chosen)"},

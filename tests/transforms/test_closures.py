@@ -148,8 +148,8 @@ def test_what_is_not_an_array_tells_functions_apart(tmp_path, x64):
     own = [Power(1.0, 2, c), Power(3.0, 2, c), Power(1.0, 4, c), Power(1.0, 2, c + 1)]
     own += [jax.tree_util.Partial(fun, c) for fun in (lambda c, w, x: (w - c) @ (w - c), term_of_four)]
     own += [
-        lambda w, x, *, s=1: s * w @ w,
-        lambda w, x, *, s=2: s * w @ w,
+        lambda w, x, *, s=[1.0]: s[0] * w @ w,
+        lambda w, x, *, s=[2.0]: s[0] * w @ w,
         lambda w, x: 2 * w @ w,
         lambda w, x: w @ w + c.sum() + 0,
     ]
