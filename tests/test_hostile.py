@@ -276,13 +276,15 @@ def test_the_memory_there_is_limits_every_reader(tmp_path, monkeypatch, suffix):
 
 
 def test_free_memory_is_the_least_that_anything_says_it_is_and_else_all(monkeypatch):
+    resource = pytest.importorskip("resource", reason="Unix limits processes by it")
     free, limit = memory.available(), "9000"
     said = {"meminfo": "MemTotal:  9 kB\nMemAvailable:  8 kB\n"}
     monkeypatch.setattr("pathlib.Path.read_text", lambda path: said.get(path.name, limit))
     assert memory.available() == 8192
-    monkeypatch.setattr("resource.getrlimit", lambda _: (5000, -1))
+    endless = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5000, endless))
     assert memory.available() == 5000
-    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (endless, endless))
     said, limit = {"meminfo": "MemTotal:  9 kB\n"}, "max"
     assert memory.available() >= free
 

@@ -233,11 +233,8 @@ def test_what_a_disk_and_a_server_may_hold(server, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "MAX_FILE", len(WHOLE) - 1)
     cases.refused(ConnectionError, r"\(the file is larger than \d+ bytes\)", lambda: get("pinned", tmp_path))
     assert not (tmp_path / "pinned" / "tiny.bz2.part").read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(download, "_continue", full)
+    no_space = OSError(28, "No space left on device")
+    monkeypatch.setattr(download, "_continue", lambda *_: (_ for _ in ()).throw(no_space))
     cases.refused(OSError, "^cache: no space is left for .*tiny", lambda: get("pinned", tmp_path))
 
 
@@ -262,13 +259,13 @@ def test_names(tmp_path):
 
 
 def test_what_is_told_of_the_data_sets_is_what_is_checked():
+    urls = [file.url for data_set in DATA_SETS.values() for file in data_set.files]
+    assert len(set(urls)) == len(urls) and all(url.startswith("https://") for url in urls)
     told = re.findall(r'"([\w-]+)" \(([\d,]+) x ([\d,]+)', fetch.__doc__)
     shapes = {name: tuple(int(size.replace(",", "")) for size in shape) for name, *shape in told}
     assert {name: data_set.shape for name, data_set in DATA_SETS.items()} == shapes
     several = {name: data_set.classes for name, data_set in DATA_SETS.items() if data_set.classes != 2}
     assert several == {"news20-multiclass": 20, "mnist": 10}
-    urls = [file.url for data_set in DATA_SETS.values() for file in data_set.files]
-    assert len(set(urls)) == len(urls) and all(url.startswith("https://") for url in urls)
 
 
 def idx(path, dimensions, sizes, data):

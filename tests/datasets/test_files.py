@@ -41,8 +41,10 @@ def test_libsvm(tmp_path, first, suffix):
 
 @pytest.mark.parametrize("target", [None, "z"])
 def test_npz(tmp_path, target):
-    np.savez(tmp_path / "a.npz", X=X.astype(np.float32), y=Y, z=Y, feature_names=["a", "b", "c"])
+    escaped = {"../escaped": Y}  # never written to
+    np.savez(tmp_path / "a.npz", X=X.astype(np.float32), y=Y, z=Y, feature_names=["a", "b", "c"], **escaped)
     data = load_file(tmp_path / "a.npz", target)
+    assert not list(tmp_path.parent.glob("escaped*"))
     np.testing.assert_allclose(data.X, X, rtol=1e-7)
     np.testing.assert_array_equal(data.y, Y)
     assert data.feature_names == ["a", "b", "c"]
