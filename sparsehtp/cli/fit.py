@@ -262,6 +262,8 @@ class Fit(Flow):
 
 def make_split(data: Data | TableData, options: FitOptions) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
+    if options.prove and not isinstance(data, TableData):
+        check_provable(options.model, options.l2)
     if options.groups and options.k != "cv" and not options.test_size:
         raise ValueError("groups: nothing is held out; add --k cv or --test-size, or set the column aside by --drop.")
     y, classes = encode(data, options)
@@ -271,13 +273,13 @@ def make_split(data: Data | TableData, options: FitOptions) -> Split:
     groups = data.groups if isinstance(data, TableData) else None
     train, test = _split(np.arange(len(y)), of, special or classes is not None, options, groups)
     dtype = options.dtype
-    table = numbers(data, train, dtype) if isinstance(data, TableData) else None
-    if options.prove:
-        check_provable(options.model, options.l2, [] if table is None else table.wide_texts)
-    if isinstance(data, TableData) and table is not None:
+    if isinstance(data, TableData):
+        table = numbers(data, train, dtype)
         if options.k.isdecimal() and table.groups is not None and int(options.k) > len(table.unit_names):
             most = f"only {len(table.unit_names)} features, where a text counts as one"
             raise ValueError(f"k: is {options.k}, but there are {most}; lower k.")
+        if options.prove:
+            check_provable(options.model, options.l2, table.wide_texts)
         of_train, of_test = (
             None if data.offset is None or rows is None else data.offset[rows] for rows in (train, test)
         )

@@ -74,6 +74,8 @@ lowrank several.csv --targets heart,heart | named twice
 lowrank several.csv --targets a,b,c,d,e,f,heart,lung | --targets: no column is left
 fit flat.npz --k 1 | 'y' is 2 in every row
 fit one.npz --k 1 | 'y' is a single row
+fit flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
+path flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
 lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
