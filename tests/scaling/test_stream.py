@@ -146,7 +146,7 @@ def test_sparse_files_and_bad_ones(tmp_path):
     shards = Shards(tmp_path / "*.svm", n_features=P)
     np.testing.assert_allclose(shards.read(1)[0], thinned[250:], rtol=1e-6)
     assert [[i for i, _, _ in shards.each(*first)] for first in ((), (1,))] == [[0, 1], [1]]
-    assert Shards(tmp_path / "1.svm", n_features=P).feature_names() == [f"x{j}" for j in range(1, P + 1)]
+    assert Shards(tmp_path / "1.svm", n_features=P).feature_names() == [f"x{j}" for j in range(P)]
     cases.refused(FileNotFoundError, r"paths: no file matches .*none\*", lambda: Shards(tmp_path / "none*"))
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "b.npz", X=X[:, 1:], y=y)
