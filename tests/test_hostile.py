@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ElementTree
 import zipfile
 from html.parser import HTMLParser
 
+import cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,6 +28,7 @@ from sparsehtp.cli.main import app
 from sparsehtp.cli.report import Console
 from sparsehtp.datasets import load_file, tables
 from sparsehtp.datasets.files import LOADERS
+from sparsehtp.datasets.libsvm import NUMBER
 from sparsehtp.io import memory, npz
 from sparsehtp.io.text import printable, quoted
 from sparsehtp.plot import as_graph, plot_coefficients
@@ -48,14 +50,6 @@ TARGET = "+y\x02\x1b]0;title\x07"
 TABLE = pd.DataFrame(X, columns=NAMES).assign(**{TARGET: Y})
 FORMULA = re.compile(r"\s*[=+\-@]")
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
-
-
-def is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
@@ -101,16 +95,10 @@ def test_what_is_shown_in_place_of_control_characters():
         text = "".join(map(chr, rng.choice([*range(256), *range(0x2000, 0x2070), 0xD800, 0xFFFE, 0x1F600], 8)))
         shown = printable(text)
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", shown) and not UNSAFE.search(shown) and printable(shown) == shown
-        ElementTree.fromstring(ElementTree.tostring(_element(shown)))
+        check_xml(ElementTree.tostring(ElementTree.Element("text", text=shown)))
     for text in ("größe", "气温 (°C)", "price\u00a0€", "a=b", "می‌خواهم"):
         assert printable(text) == text
     assert printable("\x1b[31m\x9b\u202e") == "\\x1b[31m\\x9b\\u202e" and printable("a\nb\tc") == "a b c"
-
-
-def _element(text):
-    element = ElementTree.Element("text")
-    element.text = text
-    return element
 
 
 def test_cells_of_csv_files_run_nothing():
@@ -129,7 +117,7 @@ def check_csv(content):
     """No cell that a spreadsheet would run, and no control character but ends of lines."""
     for row in csv.reader(io.StringIO(content.decode())):
         for cell in row:
-            assert is_number(cell) or not FORMULA.match(cell), cell
+            assert re.fullmatch(NUMBER, cell) or not FORMULA.match(cell), cell
             assert not UNSAFE.search(cell)
 
 
@@ -287,10 +275,33 @@ def test_the_memory_there_is_limits_every_reader(tmp_path, monkeypatch, suffix):
         tracemalloc.stop()
 
 
-def test_all_memory_is_free_where_nothing_says_what_is(monkeypatch):
-    free = memory.available()
-    monkeypatch.setattr("pathlib.Path.read_text", lambda _: "max")
+def test_free_memory_is_the_least_that_anything_says_it_is_and_else_all(monkeypatch):
+    resource = pytest.importorskip("resource", reason="Unix limits processes by it")
+    free, limit = memory.available(), "9000"
+    said = {"meminfo": "MemTotal:  9 kB\nMemAvailable:  8 kB\n"}
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: said.get(path.name, limit))
+    assert memory.available() == 8192
+    endless = resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5000, endless))
+    assert memory.available() == 5000
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (endless, endless))
+    said, limit = {"meminfo": "MemTotal:  9 kB\n"}, "max"
     assert memory.available() >= free
+
+
+@pytest.mark.parametrize(
+    ("suffix", "size", "share"), [(".csv.gz", 404, 8), (".csv", 404, 8), (".npz", 32, 4), (".svm.gz", 1000, 4)]
+)
+def test_a_file_may_take_the_share_of_the_memory_that_is_told(tmp_path, monkeypatch, suffix, size, share):
+    path, target = tmp_path / f"a{suffix}", "y" if ".csv" in suffix else None
+    text = b"a,y\n" + b"1,2\n" * 100 if target else b"1 1:2 2:3\n" * 100
+    path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    if suffix == ".npz":
+        np.savez(path, X=np.ones((2, 1)), y=np.ones(2))
+    monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share)
+    assert load_file(path, target).X.shape[0] in (2, 100)
+    monkeypatch.setattr("sparsehtp.io.memory.available", lambda: size * share - 1)
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, target))
 
 
 @pytest.mark.parametrize(
@@ -319,6 +330,10 @@ def test_an_archive_of_many_members_is_refused_unread(tmp_path, monkeypatch, rea
     monkeypatch.setattr(npz, "_claimed", lambda *_: pytest.fail("read"))
     with pytest.raises(ValueError, match=r"^path: a\.npz holds 8193 arrays, more than the limit of 8192; .*\.$"):
         read(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(npz, "MAX_MEMBERS", 2)
+    np.savez(path, X=X, y=Y)
+    assert len(load_file(path).y) == N
 
 
 def test_no_model_is_saved_that_could_not_be_loaded(tmp_path, monkeypatch):

@@ -24,12 +24,8 @@ from sparsehtp.io import memory, npy
 PACKAGE = Path(sht.__file__).parent
 # Of the standard library, what no other system than Unix has, and the work that its processes do.
 ELSEWHERE = {"fcntl", "grp", "multiprocessing", "posix", "pty", "pwd", "resource", "subprocess", "termios"}
-CALLS = {"fork", "geteuid", "getuid", "getpgid", "kill", "killpg", "mkfifo", "posix_fadvise", "sched_getaffinity"} | {
-    "setsid",
-    "statvfs",
-    "sysconf",
-    "uname",
-}
+CALLS = {"fork", "geteuid", "getuid", "getpgid", "kill", "killpg", "mkfifo", "posix_fadvise", "sched_getaffinity"}
+CALLS |= {"setsid", "statvfs", "sysconf", "uname"}
 GUARDED = {
     ("_store.py", "getuid"): "test_nobody_owns_a_folder",
     ("datasets/download.py", "fcntl"): "test_folders_are_not_locked",

@@ -214,13 +214,14 @@ def _ordered(data: Any, levels: Sequence[str]) -> pd.Categorical:
         labels = np.array([named.get(value, np.format_float_positional(value, trim="-")) for value in labels])
     odd = sorted(set(labels) ^ set(levels))
     if odd or len(set(levels)) < max(len(levels), 2):
-        held = ", ".join(sorted(set(labels))[:8])
+        held = sorted(set(labels))
+        shown = ", ".join(held[:8]) + (f" and {len(held) - 8} more" if len(held) > 8 else "")
         why = "there are too few, or one stands twice"
         if odd:
             why = f"{str(odd[0])!r} is {'no level' if odd[0] in labels else 'in no row'}"
         raise ValueError(
             f"levels: must name each class of {data.target_name!r} once, from the lowest to the highest, and {why}; "
-            f"the classes are {held}."
+            f"the classes are {shown}."
         )
     return pd.Categorical(labels, levels, ordered=True)
 
@@ -303,7 +304,6 @@ class CompileNotice:
 class Stopwatch:
     """Seconds inside a `with` block, and how many of them XLA compiled."""
 
-    total = 0.0
     compiling = 0.0
 
     def __enter__(self) -> Self:

@@ -262,7 +262,7 @@ class Fit(Flow):
 
 def make_split(data: Data | TableData, options: FitOptions) -> Split:
     """Check the target, split the rows, and make numbers of a table by what the rows to fit hold."""
-    if options.prove:
+    if options.prove and not isinstance(data, TableData):
         check_provable(options.model, options.l2)
     if options.groups and options.k != "cv" and not options.test_size:
         raise ValueError("groups: nothing is held out; add --k cv or --test-size, or set the column aside by --drop.")

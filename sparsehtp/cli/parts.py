@@ -19,7 +19,7 @@ from ..io import memory
 from ..linalg import mean_and_deviation, merged
 from ..statistics import too_wide
 from .caveats import EXACT, caveat
-from .common import check_provable, loss_of, one_sentence, progress_bar
+from .common import loss_of, one_sentence, progress_bar
 from .files import Writer, as_csv
 from .fit import Fit, make_estimator
 from .flow import WRONG, Flow
@@ -83,8 +83,6 @@ class Gathered(_Once, Fit):
     """`sparsehtp fit` of least squares on the parts of many files: choice, certificate and proof are of all rows."""
 
     def load(self) -> None:
-        if self.options.prove:
-            check_provable("squared", self.options.l2)
         self.names = self.units = self.feature_names()
 
     def work(self) -> None:

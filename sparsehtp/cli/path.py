@@ -66,11 +66,11 @@ class Subsets(Flow):
             if isinstance(data, TableData):
                 self.table, self.offset = numbers(data, None, options.dtype), data.offset
                 self.groups = data.groups
-                if options.prove:
-                    check_provable(options.model, min(options.l2), self.table.wide_texts)
                 X = self.table.X
                 data = Data(X.to_numpy(), data.y, list(X.columns), data.target_name)
             self.data, self.units = data, data.feature_names if self.table is None else self.table.unit_names
+            if options.prove:
+                check_provable(options.model, min(options.l2), [] if self.table is None else self.table.wide_texts)
             self.y, self.classes = encode(data, options)
             self.n_samples = data.X.shape[0]
             check_path(options, self.n_samples, len(self.units))
@@ -155,7 +155,7 @@ class Subsets(Flow):
     def _proved(self) -> Proved:
         """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
         path, seconds = self.path, self.options.prove
-        lower, gaps = np.full((2, len(path)), np.nan)
+        lower, gaps = np.full((2, len(path.ks)), np.nan)
         rows = np.flatnonzero(path.l2s == path.l2s[self.chosen])
         rows = rows[np.argsort(path.ks[rows], kind="stable")]
         model, end = self.objective.reweighted(l2=path.l2s[self.chosen]), time.monotonic() + seconds
@@ -329,15 +329,13 @@ class Subsets(Flow):
         if failed:
             print_warning(
                 self.errors,
-                f"{failed} of {len(self.path)} fits did not converge; see `result` in path.csv for which and how.",
+                f"{failed} of {len(self.path.ks)} fits did not converge; see `result` in path.csv for which and how.",
             )
         return True
 
 
 def check_path(options: PathOptions, n: int, p: int) -> None:
     """ValueError for what n rows and p features do not allow."""
-    if options.prove:
-        check_provable(options.model, min(options.l2))
     if options.k_max is not None and options.k_max > p:
         raise ValueError(f"k-max: {options.k_max} is more than the {p} features; choose at most {p}.")
     if options.cv == 1 or options.cv > n:

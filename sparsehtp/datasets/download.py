@@ -33,7 +33,6 @@ def download(url: str, path: Path, progress: Progress, pause: float = 0.5) -> No
         ConnectionError: after several attempts without progress; the message names URL and path.
     """
     part = path.with_name(path.name + ".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
     failures = 0
     while True:
         before = _size(part)

@@ -119,7 +119,7 @@ class _Cells:
         if not changed.any():
             return None
         whole = self.counts[self.numeral].sum() == self.column.notna().sum()
-        cells, places = self.column.to_numpy(object, copy=True), self.places(self.numeral if whole else changed)
+        cells, places = self.column.to_numpy(object, copy=True), self.places(changed)
         texts = cells[places].tolist()
         if grouped.any():
             strip: dict[int, str | None] = dict.fromkeys(map(ord, _SIGNS.replace(decimal, "")))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from .. import _store
 from .._progress import Callback, reporting
@@ -42,11 +41,7 @@ class DataSet(NamedTuple):
 
 
 def _libsvm(paths: list[Path], shape: tuple[int, int]) -> Data:
-    parts = [load_file(path, n_features=shape[1], format="libsvm", zero_based=False) for path in paths]
-    if len(parts) == 1:
-        return parts[0]
-    X = sparse.csr_array(sparse.vstack([part.X for part in parts], format="csr"))
-    return parts[0]._replace(X=X, y=np.concatenate([part.y for part in parts]))
+    return load_file(paths[0], n_features=shape[1], format="libsvm", zero_based=False)
 
 
 def _npz(paths: list[Path], shape: tuple[int, int]) -> Data:
@@ -108,8 +103,8 @@ def fetch(
     Args:
         name: "rcv1" (20,242 x 47,236), "rcv1-test" (677,399 x 47,236), "news20" (19,996 x 1,355,191, two classes),
             "news20-multiclass" (15,935 x 62,061), "real-sim" (72,309 x 20,958), "gisette" (6,000 x 5,000),
-            "gisette-test", "mnist" (70,000 x 784), or "breast-cancer-pcr" (133 x 22,283), which no host offers as one
-            file: the error says where to put it.
+            "gisette-test" (1,000 x 5,000), "mnist" (70,000 x 784), or "breast-cancer-pcr" (133 x 22,283), which no host
+            offers as one file: the error says where to put it.
         cache: folder of the downloads. None: the environment variable SPARSEHTP_CACHE, else sparsehtp in the user's
             folder of caches (on Linux XDG_CACHE_HOME or ~/.cache).
         offline: never use the network.

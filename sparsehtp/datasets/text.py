@@ -18,9 +18,9 @@ def make_text(
     """Documents as tf-idf vectors, with labels from k planted words.
 
     Words follow a Zipf-Mandelbrot law, P(rank r) proportional to (r + shift)^-exponent, the ranks scattered over
-    the columns. Document lengths are log-normal. An entry is (1 + log count) log(n / documents with the word), and rows
-    are scaled to unit norm. Labels are sign(X w + noise), with w on words that a hundredth to a third of the documents
-    have (or the most frequent ones, if those are too few).
+    the columns. Document lengths are log-normal. An entry is (1 + log count) log(1 + n / documents with the word), and
+    rows are scaled to unit norm. Labels are sign(X w + noise), with w on words that a hundredth to a third of the
+    documents have (or the most frequent ones, if those are too few).
 
     Args:
         n: documents.

@@ -86,6 +86,7 @@ def fail_each(tmp_path, monkeypatch, arguments, places, shown=""):
     return whole
 
 
+DRAWN = ("coefficients", "predictions", "proof", "history")
 OF_FIT = {  # where: the part that fails, and the files that it takes away
     "estimators.base.SparseLinearModel.prove": ("proof", pictures("proof")),
     "estimators.base.SparseLinearModel.swaps_": ("substitutes", pictures("swaps")),
@@ -94,15 +95,9 @@ OF_FIT = {  # where: the part that fails, and the files that it takes away
     "SparseRegressor.score": ("score", set()),
     "cli.fit.caveat": ("caveat", set()),
     "cli.fit.add_substitutes": ("table of substitutes", set()),
-    "cli.fit.plot_coefficients": ("plot of coefficients", pictures("coefficients")),
-    "cli.fit.plot_predictions": ("plot of predictions", pictures("predictions")),
     "cli.fit.plot_swap_gains": ("plot of swaps", pictures("swaps")),
-    "cli.fit.plot_proof": ("plot of proof", pictures("proof")),
-    "cli.fit.plot_history": ("plot of history", pictures("history")),
-    "cli.common.as_images": (
-        "picture of coefficients",
-        set().union(*map(pictures, ("coefficients", "predictions", "swaps", "proof", "history"))),
-    ),
+    **{f"cli.fit.plot_{name}": (f"plot of {name}", pictures(name)) for name in DRAWN},
+    "cli.common.as_images": ("picture of coefficients", set().union(*map(pictures, (*DRAWN, "swaps")))),
     "cli.fit.fit_report": ("report", {"report.html"}),
     "cli.flow.write_files": ("files", {"everything"}),
 }

@@ -3,6 +3,7 @@
 import io
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +11,8 @@ from commands import invoke, made, named
 
 import sparsehtp as sht
 from sparsehtp.cli.common import _ordered
+from sparsehtp.cli.options import PathOptions
+from sparsehtp.cli.path import Subsets
 from sparsehtp.plot import plot_survival
 from sparsehtp.plot.survival import kaplan_meier
 
@@ -59,18 +62,19 @@ def test_a_fit_with_report_and_predictions(tmp_path, kind):
         np.testing.assert_allclose(rows.iloc[:, 0], loaded.predict(FRAME), rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_path_with_folds_and_a_criterion(tmp_path, kind):
-    table, options, _, _ = KINDS[kind]
-    _, model = made(tmp_path / "out", "path", save(tmp_path, table), *options, "--cv", 3, "--k-max", 4)
-    (row,) = (row for row in model["rows"] if row["k"] == 2)
-    assert set(named(row)) == {"a", "d"} and model["chosen"]["k"] >= 1
+def test_a_path_is_of_the_model_that_is_asked_for(tmp_path, kind):
+    table, (_, column, _, value), _, _ = KINDS[kind]
+    named = {"target": column, "levels": value} if kind == "ordinal" else {"time": column, "event": value}
+    flow, X = Subsets(PathOptions(file=save(tmp_path, table), dtype="float32", **named)), FRAME.to_numpy(np.float32)
+    flow.load()
     if kind == "ordinal":
-        assert model["levels"] == LEVELS
-        return
-    objective = sht.CoxModel(FRAME.to_numpy(np.float32), LIFE["days"].to_numpy(), LIFE["died"].to_numpy(), 1e-3)
-    assert model["loss"] == "cox" and abs(row["objective"] - sht.solve(objective, sht.Sparsity(2)).value) < 0.01
+        whole = sht.OrdinalModel(X, STARS, 3, 1e-4, standardize=True)
+    else:
+        whole = sht.CoxModel(X, DAYS, LIFE["died"].to_numpy(), 1e-4, standardize=True)
+    assert type(flow.objective) is type(whole)
+    for mine, other in zip(jax.tree.leaves(flow.objective), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5)
 
 
 def test_long_numbers_are_told_apart():
@@ -78,8 +82,10 @@ def test_long_numbers_are_told_apart():
     for levels in (("0.5", "1000001", "1000002"), ("5e-1", "1000001.0", "1000002")):
         found = _ordered(SimpleNamespace(y=y, target_name="y"), levels)
         assert list(found) == [levels[1], levels[2], levels[0]] and list(found.categories) == list(levels)
-    with pytest.raises(ValueError, match=r"'1000001' is no level; the classes are 0.5, 1000001, 1000002"):
+    with pytest.raises(ValueError, match=r"'1000001' is no level; the classes are 0.5, 1000001, 1000002\."):
         _ordered(SimpleNamespace(y=y, target_name="y"), ("0.5", "1e+06"))
+    with pytest.raises(ValueError, match=r"the classes are a, b, c, d, e, f, g, h and 1 more\.$"):
+        _ordered(SimpleNamespace(y=np.array(list("abcdefghi")), target_name="y"), ("a", "b"))
 
 
 def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path):

@@ -5,9 +5,10 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
-from commands import made
+from commands import made, words
 
 import sparsehtp as sht
+from sparsehtp.cli.lowrank import load_responses
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -20,7 +21,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     table = pd.DataFrame(np.column_stack([X, Y]), columns=["a", "b", "c", "d", *RESPONSES])
     table.to_csv(folder / "data.csv", index=False)
-    np.savez(folder / "data.npz", X=X, Y=Y)
+    np.savez(folder / "data.npz", X=X, Y=Y, y=Y[:, 0])
     return folder
 
 
@@ -29,7 +30,11 @@ def test_csv(folder, tmp_path):
     options = ("--targets", "heart,lung, liver", "--save", out.parent / "m")
     result, model = made(out, "lowrank", folder / "data.csv", *options)
     assert model["rank"] == 1 and model["features"] == list("abcd") and model["responses"] == RESPONSES
-    peer = sht.LowRankRegressor(1).fit(X, Y)
+    peer = sht.LowRankRegressor().fit(X, Y)
+    table, cv = peer.cv_results_, model["cv"]
+    assert (cv["best"], cv["one_standard_error"]) == (table["best_index"], table["best_1se_index"])
+    np.testing.assert_allclose([each["mean_loss"] for each in cv["table"]], table["mean_loss"], rtol=1e-8)
+    assert model["chosen_by"] == "cv" and f"rank 1 (by cross-validation), l2 = {peer.l2:g}" in words(result.stdout)
     np.testing.assert_allclose(model["coefficients"], peer.coef_, rtol=1e-8)
     assert model["r2"] == pytest.approx(peer.score(X, Y)) and model["cv"]["folds"] == 5
     with (out / "coefficients.csv").open() as file:
@@ -42,5 +47,6 @@ def test_csv(folder, tmp_path):
 
 def test_npz_and_a_given_rank(folder, tmp_path):
     _, model = made(tmp_path / "out", "lowrank", folder / "data.npz", "--targets", "Y", "--rank", 2)
-    assert model["rank"] == 2 and len(model["singular_values"]) == 2 and model["cv"] is None
+    assert model["rank"] == 2 and len(model["singular_values"]) == 2 and model["cv"] is model["chosen_by"] is None
+    assert model["responses"] == ["Y0", "Y1", "Y2"] and list(load_responses(folder / "data.npz", ["y"])[1]) == ["y"]
     np.testing.assert_allclose(model["coefficients"], sht.LowRankRegressor(2).fit(X, Y).coef_, rtol=1e-8)

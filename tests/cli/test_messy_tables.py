@@ -16,7 +16,7 @@ from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.tables import load_data
+from sparsehtp.cli.tables import Problems, load_data
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -30,9 +30,9 @@ class Table(NamedTuple):
     """A table, the options that it is fitted with, and the outcome."""
 
     make: Callable[[], Any]  # the data frame
-    options: tuple[str, ...] = ()  # of fit and path
-    says: tuple[str, ...] = ()  # pieces of what stops the fit, or, with `finds`, of what is said beside it
-    finds: tuple[str, ...] | None = None  # features among the chosen ones, all but for a leak; None: the fit stops
+    options: str = ""  # of fit and path
+    says: str = ""  # pieces of what stops the fit, or, with `finds`, of what is said beside it; joined by " & "
+    finds: str | None = None  # features among the chosen ones, all but for a leak; None: the fit stops
     write: dict[str, Any] = {}  # how the data frame is written
     file: str = "table.csv"
 
@@ -52,118 +52,89 @@ def header(*names):
     return table
 
 
-AB = ("a", "b")
-LOGISTIC = ("--loss", "logistic", "--l2", "0.01")
+AB = "a b"
+LOGISTIC = "--loss logistic --l2 0.01"
 LABELS = np.where(3 * X[:, 0] - 2 * X[:, 1] + 2 * X[:, 5] > 0, "yes", "no")
+PEOPLE = np.array([f"person {i}" for i in range(N)])
+GERMAN = {"sep": ";", "decimal": ","}
+CP1252, MARKED = {"encoding": "cp1252"}, {"encoding": "utf-8-sig"}
+PRICE, GROSS = {"y": "price"}, {"a": "größe"}
 TABLES = {
     # --- how it is written
-    "semicolons and decimal commas": Table(
-        lambda: CLEAN, says=("separator semicolon", "decimal comma"), finds=AB, write={"sep": ";", "decimal": ","}
-    ),
-    "tabs": Table(lambda: CLEAN, says=("separator tab",), finds=AB, write={"sep": "\t"}, file="table.tsv"),
-    "bars": Table(lambda: CLEAN, says=("separator bar",), finds=AB, write={"sep": "|"}),
-    "latin letters": Table(
-        lambda: CLEAN.rename(columns={"a": "größe"}),
-        says=("encoding cp1252",),
-        finds=("b", "größe"),
-        write={"encoding": "cp1252"},
-    ),
+    "semicolons and decimal commas": Table(lambda: CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
+    "tabs": Table(lambda: CLEAN, "", "separator tab", AB, {"sep": "\t"}, "table.tsv"),
+    "bars": Table(lambda: CLEAN, "", "separator bar", AB, {"sep": "|"}),
+    "latin letters": Table(lambda: CLEAN.rename(columns=GROSS), "", "encoding cp1252", "b größe", CP1252),
     "a mark and spaces": Table(
-        lambda: CLEAN.rename(columns=lambda name: f" {name}" if name != "a" else name),
-        finds=AB,
-        write={"encoding": "utf-8-sig"},
+        lambda: CLEAN.rename(columns=lambda name: f" {name}"[name == "a" :]), "", "", AB, MARKED
     ),
-    "numbers without names": Table(lambda: CLEAN, says=("starts with numbers; add a header",), write={"header": False}),
+    "numbers without names": Table(lambda: CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
     # --- names
-    "a name twice": Table(lambda: header(*"aacdefy"), says=("a  the name of columns 1, 2",)),
-    "the id twice": Table(lambda: header(*"aacdefy"), ("--id", "a"), ("a  the name of columns 1, 2",)),
-    "the target twice": Table(lambda: header(*"abcdeyy"), says=("y  the name of columns 6, 7",)),
-    "another target": Table(
-        lambda: CLEAN.rename(columns={"y": "price"}), ("--target", "Prize"), ("'Prize'", "did you mean 'price'?")
-    ),
-    "nothing to drop": Table(lambda: CLEAN, ("--drop", "g"), ("--drop: there is no column 'g'",)),
+    "a name twice": Table(lambda: header(*"aacdefy"), "", "a  the name of columns 1, 2"),
+    "the id twice": Table(lambda: header(*"aacdefy"), "--id a", "a  the name of columns 1, 2"),
+    "the target twice": Table(lambda: header(*"abcdeyy"), "", "y  the name of columns 6, 7"),
+    "another": Table(lambda: CLEAN.rename(columns=PRICE), "--target Prize", "'Prize' & did you mean 'price'?"),
+    "nothing to drop": Table(lambda: CLEAN, "--drop g", "--drop: there is no column 'g'"),
     # --- cells
-    "words among numbers": Table(
-        lambda: holes(c={3: "unknown", 8: "3;5"}), says=("row 5 holds 'unknown', row 10 holds '3;5'", "1 problem")
-    ),
+    "words": Table(lambda: holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
     "several problems": Table(
-        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many"}).assign(city=CITY),
-        says=("5 problems", "row 5 holds 'x'", "row 6", "infinite in row 7", "row 8 holds 'many'", "--drop city"),
+        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
+        says="6 problems & row 5 holds 'x' & infinite in row 7 & row 8 holds 'many' & target is infinite in row 9",
     ),
     "two decimal signs": Table(
-        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), says=("with another decimal sign",)
+        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "1 problem & with another decimal sign"
     ),
-    "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), says=("2 of 40 values missing (rows 5, 10)", "--missing")),
+    "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
     "gaps, rows left out": Table(
-        lambda: holes(c={3: None, 8: "NA"}), ("--missing", "drop-rows"), ("2 of 40 rows left out",), AB
+        lambda: holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB
     ),
     "gaps, columns left out": Table(
-        lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), ("--missing", "drop-columns"), ("left out", "'c'"), AB
+        lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), "--missing drop-columns", "left out & 'c'", AB
     ),
     "gaps, filled": Table(
-        lambda: holes(a={3: None}, c={8: None}),
-        ("--missing", "mean"),
-        ("'a', 'c' filled with the mean of the rows fitted (1, 1 of 40)",),
-        AB,
+        lambda: holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
     ),
-    "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), ("--missing", "mean"), ("no value at all",)),
-    "gaps in the target": Table(lambda: holes(y={3: None}), ("--missing", "mean"), ("target is missing in row 5",)),
+    "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
+    "gaps in the target": Table(lambda: holes(y={3: None}), "--missing mean", "target is missing in row 5"),
     "gaps in the target, rows left out": Table(
         lambda: holes(y={3: None}, c={8: None}),
-        ("--missing", "mean", "--drop-missing-target"),
-        ("1 of 40 rows left out, without a target", "'c' filled with the mean"),
+        "--missing mean --drop-missing-target",
+        "1 of 40 rows left out, without a target & 'c' filled with the mean",
         AB,
     ),
     # --- columns
-    "text": Table(lambda: CLEAN.assign(c=CITY), says=("text, such as", "--dummies")),
+    "text": Table(lambda: CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
     "text as dummies": Table(
         lambda: CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
-        ("--dummies",),
-        finds=("b", "city=Oslo", "city=Rome"),
+        "--dummies",
+        finds="b city=Oslo city=Rome",
     ),
     "dates": Table(
-        lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), says=("dates, such as '2024-01-01'", "--drop c")
+        lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
     ),
-    "an identifier with gaps, unsorted": Table(
-        lambda: CLEAN.rename(columns={"c": "row id"}).assign(**{"row id": np.random.default_rng(1).permutation(N) * 7}),
-        says=("'row id': numbers the rows",),
-        finds=AB,
-    ),
-    "an identifier of texts": Table(
-        lambda: CLEAN.assign(name=[f"person {i}" for i in range(N)]), says=("--drop name, or --id name",)
-    ),
-    "an identifier that repeats": Table(
-        lambda: CLEAN.assign(name=[f"person {i // 2}" for i in range(N)]), says=("--id name --groups name if",)
-    ),
+    "an identifier": Table(lambda: CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
+    "an identifier as levels": Table(lambda: CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
+    "one that repeats": Table(lambda: CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
     "rows to doubt": Table(
-        lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=[f"person {i // 2}" for i in range(N)]),
-        ("--id", "name"),
-        ("'name': 40 rows share their name", "3 of 40 rows are exact copies of others (rows 39, 40, 41)", "--groups"),
+        lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
+        "--id name",
+        "'name': 40 rows share their name & 3 of 40 rows are exact copies of others (rows 39, 40, 41) & --groups",
         AB,
     ),
-    "a number for every two rows": Table(
-        lambda: CLEAN.assign(name=np.arange(N) // 2),
-        ("--id", "name"),
-        ("'name': 40 rows share their name", "add --groups name"),
-        AB,
+    "a number for two": Table(
+        lambda: CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
     ),
     "columns to doubt": Table(
         lambda: CLEAN.assign(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b),
-        says=(
-            "'c': predicts the target perfectly",
-            "'d': the same in every row (7)",
-            "identical to another column: 'f' to 'b'",
-            "'e': numbers the rows",
-            "--id",
-        ),
-        finds=("c",),
+        says="'c': predicts the target & 'd': the same in every row & 'f' to 'b' & 'e': numbers the rows",
+        finds="c",
     ),
     # --- the table as a whole
-    "one row": Table(lambda: CLEAN[:1], says=("a single row",)),
-    "no rows": Table(lambda: CLEAN[:0], says=("no row is left",)),
-    "a constant target": Table(lambda: CLEAN.assign(y=2), says=("the target is '2' in every row",)),
-    "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, ("exactly two classes", "softmax")),
-    "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, finds=AB),
+    "one row": Table(lambda: CLEAN[:1], "", "a single row"),
+    "no rows": Table(lambda: CLEAN[:0], "", "no row is left"),
+    "a constant target": Table(lambda: CLEAN.assign(y=2), "", "the target is '2' in every row"),
+    "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
+    "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
 }
 
 
@@ -187,10 +158,10 @@ def test_a_messy_table(tmp_path, name):
     table = TABLES[name]
     path, out = write(table, tmp_path), tmp_path / "out"
     target = () if "--target" in table.options else ("--target", "y")
-    options = (*target, *table.options, "--solver", "htp")
+    options = (*target, *table.options.split(), "--solver", "htp")
     fit = invoke("fit", path, *options, "--k", 2, "--save", tmp_path / "model.npz", "--out", out)
     said = " ".join(fit.stderr.split())
-    for piece in table.says:
+    for piece in table.says.split(" & "):
         assert " ".join(piece.split()) in said
     runs = [fit, invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path")]
     assert runs[1].stderr == fit.stderr
@@ -200,9 +171,9 @@ def test_a_messy_table(tmp_path, name):
         assert fit.stdout == "" and sorted(each.name for each in tmp_path.iterdir()) == [table.file]
         return
     model = json.loads((out / "model.json").read_text())
-    assert set(table.finds) <= {feature["name"] for feature in model["coefficients"]}
+    assert set(table.finds.split()) <= {feature["name"] for feature in model["coefficients"]}
     rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
-    assert set(table.finds) <= {feature["name"] for feature in rows[2]["coefficients"]}
+    assert set(table.finds.split()) <= {feature["name"] for feature in rows[2]["coefficients"]}
     check_predictions(tmp_path, path, table, model)
 
 
@@ -217,7 +188,7 @@ def check_predictions(folder, path, table, model):
     frame.rename(columns=str.strip).drop(columns="y").iloc[::-1, ::-1].to_csv(new, index=False)
     result = invoke("predict", folder / "model.npz", new)
     assert result.exit_code == 0, result.stderr
-    assert ("filled as in the fit" in result.stderr) == any("filled with" in piece for piece in table.says)
+    assert ("filled as in the fit" in result.stderr) == ("filled with" in table.says)
     found = pd.read_csv(new.with_name("new.csv")).assign(
         **{f"city={level}": CITY[::-1] == level for level in set(CITY)}
     )
@@ -234,6 +205,45 @@ def check_predictions(folder, path, table, model):
         np.testing.assert_allclose(predictions["probability of yes"], 1 / (1 + np.exp(-eta)), rtol=1e-9)
     else:
         np.testing.assert_allclose(predictions["prediction"], eta, rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_doubted_and_nothing_else(tmp_path):
+    """Nothing by few rows, in which chance does such things."""
+    path, options = tmp_path / "table.csv", {"file": tmp_path / "table.csv", "target": "y"}
+    places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
+    table = CLEAN.assign(
+        c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice, **{"row id": places + 1}
+    )
+    table.to_csv(path, index=False)
+    found = load_data(path, FitOptions(**options))
+    counts, leak = (
+        "numbers the rows, like an identifier: consider --id or --drop",
+        "predicts the target perfectly alone",
+    )
+    constant = "'d': the same in every row (7), so it can explain nothing."
+    assert found.doubts == [
+        constant,
+        *(f"{name!r}: {counts} {name}." for name in ("e", "row id")),
+        f"'c': {leak}: is it made from the target (leakage)?",
+    ]
+    assert found.notes == ["left out, identical to another column: 'f' to 'b'"]
+    table[:19].to_csv(path, index=False)
+    assert load_data(path, FitOptions(**options)).doubts == [constant]
+    level = np.array(["low", "mid", "high", "top"])[np.argsort(np.argsort(Y)) // 10]
+    for y, leaks in ((np.isin(level, ["low", "high"]), "'level'"), (Y < Y.mean(), "'minus'")):
+        CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y).to_csv(path, index=False)
+        doubts = load_data(path, FitOptions(**options, dummies=True, loss="logistic")).doubts
+        assert [doubt.partition(":")[0] for doubt in doubts] == [leaks]
+
+
+def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
+    words = {f"t{j:02d}": np.where(np.arange(N) % 2, "y", f"x{j}") for j in range(10)}
+    CLEAN.assign(**words).to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(Problems) as caught:
+        load_data(tmp_path / "table.csv", FitOptions(file=tmp_path / "table.csv", target="y"))
+    *listed, (name, text) = caught.value.found
+    assert [each for each, _ in listed] == [f"t{j:02d}" for j in range(8)]
+    assert name == "2 more" and text.startswith("like t09, text, such as")
 
 
 def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
@@ -282,6 +292,30 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
 
 
+def test_gaps_are_filled_anew_in_every_fold(tmp_path):
+    """With the mean of the rows that a fold trains on, for `fit` and `path`."""
+    path = tmp_path / "table.csv"
+    holes(a={3: None, 8: None}).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "missing": "mean"}
+    options, flow = FitOptions(**common), Subsets(PathOptions(**common, cv=3))
+    split = make_split(load_data(path, options), options)
+    flow.load()
+    for train, test, filled in folds_of_rows(options, *split.train[:2], "rows", split.table):
+        expected = X[np.setdiff1d(train, [3, 8]), 0].mean()
+        np.testing.assert_allclose(filled["a"].iloc[[3, 8]], expected)
+        np.testing.assert_array_equal(filled.drop(columns="a"), X[:, 1:])
+        assert set(train).isdisjoint(test)
+    assert all(callable(of_fold) for *_, of_fold in flow.folds())
+
+
+def test_classes_are_held_out_in_their_shares(tmp_path):
+    path = tmp_path / "table.csv"
+    CLEAN.assign(y=np.where(np.arange(N) % 5, "often", "rare")).to_csv(path, index=False)
+    options = FitOptions(file=path, target="y", loss="logistic", test_size=0.25)
+    (_, y, _), (_, held_out, _) = make_split(load_data(path, options), options)[:2]
+    assert np.sum(y == "rare") == 6 and np.sum(held_out == "rare") == 2
+
+
 def test_one_group_to_train_on_makes_no_folds(tmp_path):
     path = tmp_path / "table.csv"
     CLEAN.assign(who=np.arange(N) % 2).to_csv(path, index=False)
@@ -319,6 +353,7 @@ def fitted(tmp_path_factory):
 WRONG_ROWS = {
     "two columns gone": (lambda table: table.drop(columns=["b", "d"]), "lacks 'b', 'd' of the columns of the fit"),
     "words among numbers": (lambda table: table.assign(b="x"), "'b' held numbers in the fit, but now row 2 holds 'x'"),
+    "unclear numbers": (lambda table: table.assign(b=["1,234", "1234"] * (N // 2)), "of new.csv: row 2 holds '1,234'"),
     "a gap": (lambda table: table.assign(b=table.b.where(table.b < 1)), "'b' has missing or infinite values, in row"),
     "an unknown level": (
         lambda table: table.assign(city="Paris"),
@@ -333,13 +368,15 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
     change, message = WRONG_ROWS[name]
     change(fitted[1]).to_csv(tmp_path / "new.csv", index=False)
     result = invoke("predict", fitted[0] / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
-    assert result.exit_code == 2 and message in result.stderr and result.stderr.startswith("Error: FILE: new.csv")
+    assert result.exit_code == 2 and message in result.stderr and re.match("Error: FILE: .*new.csv", result.stderr)
     assert result.stderr.count("\n") == 1 and not (tmp_path / "out.csv").exists()
 
 
 def test_predictions_in_a_file(tmp_path, fitted):
+    """Of a table in which other columns may be named as they like."""
     folder, table = fitted
-    result = invoke("predict", folder / "model.npz", folder / "table.csv", "--out", tmp_path / "deep" / "out.csv")
+    table.assign(z=1, Z=2).rename(columns={"Z": "z"}).to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("predict", folder / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "deep" / "out.csv")
     assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
     assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
 
@@ -383,7 +420,7 @@ CAVEATS = {
     "an exact fit": (CLEAN.assign(y=X[:, 0] - X[:, 1]), ("--k", "2"), "give the target exactly", False),
     "separated classes": (
         CLEAN.assign(y=np.where(X[:, 0] > 0, "yes", "no")),
-        ("--k", "2", *LOGISTIC),
+        ("--k", "2", *LOGISTIC.split()),
         "separate the classes",
         True,
     ),
@@ -415,6 +452,10 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
             model.support_, model.cv_results_ = np.array([True, False, True]), None
             assert sentence in caveat(model, 40, lambda: True)["caveat"]
             assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
+    model.support_ = np.zeros(3, bool)
+    for results, why in ((None, "nothing can be proved."), ({}, "No feature predicts held-out rows better.")):
+        model.cv_results_ = results
+        assert caveat(model, 40, lambda: True)["caveat"].endswith(why)
 
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):

@@ -1,10 +1,14 @@
 """`sparsehtp fit` and `path` on files that together hold the rows: the answers of one table of all of them."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from commands import invoke, made, named, words
 
+from sparsehtp.cli.options import FitOptions
+from sparsehtp.cli.parts import opened
 from sparsehtp.datasets import shards
 
 pytest.importorskip("pyarrow", reason="Parquet files need the extra [parquet]")
@@ -109,6 +113,14 @@ def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, sai
     assert not (tmp_path / "out" / "model.json").exists()
 
 
+def test_a_table_that_memory_is_too_small_for_is_read_in_parts(folder, monkeypatch):
+    """A table takes 8 times its numbers, of 8 bytes each, while it is read."""
+    options = FitOptions(file=folder / "all.parquet", target="price", drop=["town", "dear"])
+    for free, groups in ((64 * 9 * N, None), (64 * 9 * N - 1, 1)):
+        monkeypatch.setattr("sparsehtp.io.memory.available", lambda free=free: free)
+        assert (shards := opened(options)) is None or len(shards) == groups
+
+
 def test_few_rows_need_no_folds(folder, tmp_path):
     pd.read_parquet(folder / "all.parquet").iloc[:4].to_parquet(tmp_path / "0.parquet")
     _, model = made(tmp_path / "out", "fit", tmp_path, *OPTIONS, "--k", 1)
@@ -137,8 +149,9 @@ def test_parts_in_text_are_read(folder, tmp_path):
         pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"]).to_csv(
             tmp_path / f"{name}.csv", index=False
         )
-    _, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
+    result, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
     assert (model["n"], model["n_test"], model["p"]) == (2 * N, 0, model["n_units"])
+    assert re.search(r"^2 files, 480 rows, 6 features, 0\.0\d MB: they are read once\. ", result.stderr, re.M)
 
 
 def test_a_damaged_part_is_named(folder, tmp_path):

@@ -35,6 +35,8 @@ def folder(tmp_path_factory):
     for name, table in TABLES.items():
         table.to_csv(folder / f"{name}.csv", index=False)
     np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]])
+    np.savez(folder / "flat.npz", X=FRAME, y=np.full(N, 2))
+    np.savez(folder / "one.npz", X=FRAME[:1], y=[2])
     (folder / "file").write_text("")
     return folder
 
@@ -69,6 +71,11 @@ fit claims.csv --target target --loss tweedie --prove 5 | Error: --prove: there 
 lowrank several.csv --targets heart,spleen | spleen
 lowrank several.csv --targets , | targets
 lowrank several.csv --targets heart,heart | named twice
+lowrank several.csv --targets a,b,c,d,e,f,heart,lung | --targets: no column is left
+fit flat.npz --k 1 | 'y' is 2 in every row
+fit one.npz --k 1 | 'y' is a single row
+fit flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
+path flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
 lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
@@ -104,6 +111,7 @@ fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:
 precision names.csv --drop day | Error: --drop:
+precision several.npz --drop day | Error: --drop:
 precision dates.csv | Error: FILE:
 precision names.csv --keep alpha | Error: --keep:
 precision names.csv --keep alpha,omega | Error: --keep:

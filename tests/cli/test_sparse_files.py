@@ -8,7 +8,11 @@ from commands import made, named
 from scipy import sparse
 
 from sparsehtp.cli.common import features
+from sparsehtp.cli.fit import Fit
+from sparsehtp.cli.options import FitOptions, PathOptions
+from sparsehtp.cli.path import Subsets
 from sparsehtp.datasets import load_file
+from sparsehtp.designs.sparse import SparseDesign
 
 RNG = np.random.default_rng(0)
 X = sparse.random_array((60, 40), density=0.08, rng=RNG, format="lil")
@@ -40,6 +44,12 @@ def test_fit_and_path(tmp_path):
     assert "x4" in (tmp_path / "path" / "path.csv").read_text()
 
 
-def test_a_file_with_many_entries_is_fitted_dense(tmp_path):
+def test_a_file_with_many_entries_is_fitted_dense_and_with_few_sparse(tmp_path):
+    path = save(tmp_path / "data.svm.gz")
+    fit, subsets = Fit(FitOptions(file=path, k="1", test_size=0.25)), Subsets(PathOptions(file=path))
+    fit.load()
+    subsets.load()
+    assert sparse.issparse(fit.split.train[0]) and fit.split.test[0].shape == (15, 40)
+    assert isinstance(subsets.objective.columns.design, SparseDesign)
     (tmp_path / "a.svm").write_text("1 1:1 2:2\n-1 1:3\n")
     assert isinstance(features(load_file(tmp_path / "a.svm"), "float32"), np.ndarray)

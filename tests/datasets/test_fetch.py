@@ -4,6 +4,7 @@ import bz2
 import gzip
 import http.server
 import json
+import re
 import threading
 
 import cases
@@ -30,7 +31,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.body, self.tag, self.faults, self.requests = WHOLE, '"one"', [], []
+        self.body, self.tag, self.faults, self.requests, self.pauses = WHOLE, '"one"', [], [], []
 
     @property
     def url(self):
@@ -78,8 +79,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", 5)
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
     with Server() as server:
+        monkeypatch.setattr(download.time, "sleep", server.pauses.append)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         entry = DataSet((ROWS, WIDTH), 2, (File(f"{server.url}/tiny.bz2"),), _libsvm, "made up")
@@ -133,9 +134,10 @@ def test_a_server_may_send_less_than_was_asked_for_and_no_other_part(server, tmp
 
 
 def test_attempts_are_counted_from_the_last_that_brought_something(server, tmp_path):
-    server.faults = [503] * (download.ATTEMPTS - 1) + ["cut"] + [503] * (download.ATTEMPTS - 2)
+    """And so are the pauses before the next, each twice as long as the one before it."""
+    server.faults = [500, 503, 429, 429, "cut", 429, 500, 503]
     get("tiny", tmp_path)
-    assert len(server.requests) == 2 * download.ATTEMPTS - 1
+    assert len(server.requests) == 2 * download.ATTEMPTS - 1 and server.pauses == 2 * [0.5, 1, 2, 4]
 
 
 def test_a_later_call_goes_on(server, tmp_path):
@@ -207,9 +209,10 @@ def test_another_shape_is_refused(server, tmp_path):
 
 def test_without_a_network(server, tmp_path):
     cases.refused(FileNotFoundError, "call fetch without offline", lambda: get("tiny", tmp_path, offline=True))
-    server.faults = [404]
-    cases.refused(ConnectionError, "check the network, or put the file at", lambda: get("tiny", tmp_path))
-    assert len(server.requests) == 1, "a missing file is not asked for again"
+    for fault in (400, 404, 499):
+        server.faults = [fault]
+        cases.refused(ConnectionError, r"\(.+\); check the network, or put", lambda: get("tiny", tmp_path))
+    assert len(server.requests) == 3, "a missing file is not asked for again"
     cases.refused(ConnectionError, r"127\.0\.0\.1:1/tiny", lambda: get("tiny", tmp_path, mirror="http://127.0.0.1:1"))
 
 
@@ -222,6 +225,17 @@ def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
     fetch("tiny", mirror=server.url + "/", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (len(WHOLE), len(WHOLE)) and server.requests[0][0] == "/tiny.bz2"
     assert (tmp_path / "there" / "tiny" / "tiny.bz2").exists()
+
+
+def test_what_a_disk_and_a_server_may_hold(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "MAX_FILE", len(WHOLE))
+    get("tiny", tmp_path)
+    monkeypatch.setattr(download, "MAX_FILE", len(WHOLE) - 1)
+    cases.refused(ConnectionError, r"\(the file is larger than \d+ bytes\)", lambda: get("pinned", tmp_path))
+    assert not (tmp_path / "pinned" / "tiny.bz2.part").read_bytes()
+    no_space = OSError(28, "No space left on device")
+    monkeypatch.setattr(download, "_continue", lambda *_: (_ for _ in ()).throw(no_space))
+    cases.refused(OSError, "^cache: no space is left for .*tiny", lambda: get("pinned", tmp_path))
 
 
 def test_one_of_several_processes_downloads(server, tmp_path):
@@ -244,9 +258,14 @@ def test_names(tmp_path):
     assert fetch("breast-cancer-pcr", tmp_path).X.shape == (133, 22283)
 
 
-def test_addresses_are_distinct_and_encrypted():
+def test_what_is_told_of_the_data_sets_is_what_is_checked():
     urls = [file.url for data_set in DATA_SETS.values() for file in data_set.files]
     assert len(set(urls)) == len(urls) and all(url.startswith("https://") for url in urls)
+    told = re.findall(r'"([\w-]+)" \(([\d,]+) x ([\d,]+)', fetch.__doc__)
+    shapes = {name: tuple(int(size.replace(",", "")) for size in shape) for name, *shape in told}
+    assert {name: data_set.shape for name, data_set in DATA_SETS.items()} == shapes
+    several = {name: data_set.classes for name, data_set in DATA_SETS.items() if data_set.classes != 2}
+    assert several == {"news20-multiclass": 20, "mnist": 10}
 
 
 def idx(path, dimensions, sizes, data):

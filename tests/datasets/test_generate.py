@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sparsehtp.datasets import make_classification, make_regression
+from sparsehtp.datasets import make_classification, make_precision, make_regression
 
 
 def test_regression_has_the_planted_truth_noise_and_correlation():
@@ -46,6 +46,10 @@ def test_heavy_tails_have_the_asked_for_noise(loss):
     X, y, w = make_regression(200_000, 3, 2, loss=loss, snr=4)
     np.testing.assert_allclose(np.var(y - X @ w) / np.var(X @ w), 1 / 4, rtol=0.1)
     assert np.mean((y - X @ w) ** 4) > 5 * np.var(y - X @ w) ** 2  # 3 of a Gaussian
+
+
+def test_a_single_draw_of_two_variables_is_the_least():
+    assert make_precision(1, 2)[0].shape == (1, 2)
 
 
 @pytest.mark.parametrize("arguments", [{"k": 7}, {"snr": 0}, {"rho": 1}, {"n": 0}, {"loss": "cubic"}, {"coef": [1]}])

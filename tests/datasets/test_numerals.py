@@ -22,6 +22,7 @@ WAYS = {  # separator, decimal sign, thousands
     "English with semicolons": (";", ".", ""),
     "plain": (",", ".", ""),
 }
+SEPARATED = {",": [], ";": ["separator semicolon"], "\t": ["separator tab"]}  # what is said of it
 
 
 def written(value, digits, way):
@@ -62,6 +63,7 @@ def test_equal_numbers_or_a_sentence(tmp_path, name):
         write(tmp_path / "a.csv", cells, way[0])
         table = read_table(tmp_path / "a.csv")
         refused += len(table.unclear)
+        assert [note for note in table.notes if "separator" in note] == SEPARATED[way[0]]
         for c, (values, _) in columns.items():
             if c not in table.unclear:
                 np.testing.assert_array_equal(table.frame[c].to_numpy(float), values, err_msg=f"{cells[c]}")
@@ -116,9 +118,12 @@ SENTENCES = {
     ),
     "commas around": ("a,b,y\n12.345,1,1\n98.712,2,2\n", {}, [12.345, 98.712], None),
     "commas around, beside 987": ("a,b,y\n12.345,1,1\n987,2,2\n", {}, "row 2 holds '12.345'", None),
-    "not all in groups": ("a;b;y\n12.345;1,5;1\n1234;2;2\n", {}, "row 2 holds '12.345', row 3 holds '1234'", None),
+    "not all in groups": ("a;b;y\n1.000;1,5;1\n2.000;1;1\n1234;2;2\n", {}, "row 2.*row 3.*row 4 holds '1234'", None),
     "decimals beside": ("a;b;y\n12.345;1,5;1\n93,2;2;2\n", {}, "row 2 holds '12.345', row 3 holds '93,2'", None),
-    "two signs": ("a;b;y\n38.0;1,5;1\n93,2;2;2\n", {}, "row 2 holds '38.0', with another decimal sign", None),
+    "two signs": ("a;b;y\n38.0;1,5;1\n93,2;2;2\n", {}, r"'38.0', .* rest \(a comma\): .* or say --decimal point", None),
+    "a point": ("a;b;y\n38,5;1.5;1\n9;2.5;2\n7;3.5;3\n", {}, r"'38,5', .* \(a point\): .* --decimal comma", None),
+    "in some cells": ("a;b;y\n98.7;1,5;1\n987;2,5;2\n7;7;3\n", {}, "'98.7', with another decimal sign", None),
+    "semicolons around": ("a;b;y\n12.345;1;1\n98.712;2;2\n", {}, "row 2 holds '12.345', row 3 .* decimals", None),
     "two separators": ("a;b;y\n1 234;1,5;1\n1'234;2;2\n", {}, "row 2 holds '1 234', row 3 .* in several ways", None),
     "groups of two": ('a,b,y\n"1,00,000",1.5,1\n"51,082",2,2\n', {}, "'a' of a.csv is not numeric", None),
     "a sign twice": ("a;y\n1;2\n", {"decimal": ",", "thousands": ","}, "^thousands: must be .*not the decimal", None),
@@ -152,6 +157,9 @@ def test_texts_in_other_files(tmp_path, kind, package):
     frame.to_excel(path, index=False) if kind == "xlsx" else frame.to_parquet(path)
     with pytest.warns(UserWarning, match="thousands point"):
         np.testing.assert_array_equal(load_file(path, "y").X[:, 0], [1234.5, 12345])
+    unclear = frame.assign(a=["12.345", "987"])
+    unclear.to_excel(path, index=False) if kind == "xlsx" else unclear.to_parquet(path)
+    assert "thousands, or decimals" in read_table(path).unclear["a"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])

@@ -6,7 +6,7 @@ import sys
 import cases
 import numpy as np
 import pytest
-from commands import made
+from commands import invoke, made
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
@@ -97,6 +97,9 @@ def test_pictures_show_what_they_are_given():
     cases.refused(ValueError, "precision", lambda: plot_graph(np.ones((2, 3))))
 
 
-def test_without_networkx_the_error_says_what_to_install(monkeypatch):
+def test_without_networkx_the_error_says_what_to_install(monkeypatch, tmp_path):
+    """A command says it before it fits anything."""
     monkeypatch.setitem(sys.modules, "networkx", None)
+    refused = invoke("precision", save_csv(tmp_path / "a.csv"), "--k", 1, "--out", tmp_path / "out")
+    assert refused.exit_code == 2 and "networkx" in refused.stderr
     cases.refused(ImportError, "networkx", lambda: plot_graph(np.eye(3)))

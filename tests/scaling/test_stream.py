@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import sparsehtp as sht
 from sparsehtp import _stream
 from sparsehtp.cli.main import app
+from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
 from sparsehtp.datasets.passes import joined
 from sparsehtp.io.read_ahead import read_ahead
@@ -86,6 +87,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
         with pytest.raises(Killed):
             sht.solve_stream(shards, sht.Sparsity(3), loss, **options, checkpoint=tmp_path / "state", progress=kill)
         assert count <= last
+    assert (tmp_path / "state" / "manifest.json").exists()  # of one process, which has no folder of its own
     seen = []
     again = sht.solve_stream(
         shards, sht.Sparsity(3), loss, **options, checkpoint=tmp_path / "state", progress=lambda *at: seen.append(at)
@@ -143,7 +145,8 @@ def test_sparse_files_and_bad_ones(tmp_path):
         dump_svmlight_file(thinned[part], y[part], str(tmp_path / f"{i}.svm"))
     shards = Shards(tmp_path / "*.svm", n_features=P)
     np.testing.assert_allclose(shards.read(1)[0], thinned[250:], rtol=1e-6)
-    assert [i for i, _, _ in shards.each(1)] == [1]
+    assert [[i for i, _, _ in shards.each(*first)] for first in ((), (1,))] == [[0, 1], [1]]
+    assert Shards(tmp_path / "1.svm", n_features=P).feature_names() == [f"x{j}" for j in range(P)]
     cases.refused(FileNotFoundError, r"paths: no file matches .*none\*", lambda: Shards(tmp_path / "none*"))
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "b.npz", X=X[:, 1:], y=y)
@@ -364,7 +367,7 @@ def test_the_command(tmp_path, kind):
     assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
     model = json.loads((out / "model.json").read_text())
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
-    assert model["classes"] == {"-1": "2.0", "+1": "7.0"}
+    assert model["classes"] == {"-1": "2.0", "+1": "7.0"} and model["l2"] == PathOptions(file=data).l2[0]
     for command, sentence in (
         (arguments, "k: where the files are read in every pass it must be a number"),
         ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect on data in parts"),

@@ -135,7 +135,7 @@ def test_a_checkpoint_knows_what_a_function_names(monkeypatch):
 
 
 def away_from(d):
-    return lambda w, x: jnp.sum((w - d) ** 2)
+    return lambda w, x: jnp.sum(jnp.abs(w - d) ** 2)
 
 
 def term_of_four(c, w, x):
@@ -148,7 +148,8 @@ def test_what_is_not_an_array_tells_functions_apart(tmp_path, x64):
     own = [Power(1.0, 2, c), Power(3.0, 2, c), Power(1.0, 4, c), Power(1.0, 2, c + 1)]
     own += [jax.tree_util.Partial(fun, c) for fun in (lambda c, w, x: (w - c) @ (w - c), term_of_four)]
     own += [lambda w, x: w @ w, lambda w, x: 2 * w @ w, lambda w, x: w @ w + c.sum() + 0]
-    own += [away_from(d) for d in (c, 2 * c, 3.0)]
+    own += [lambda w, x, *, s=s: s[0] * w @ w for s in ([1.0], [2.0])]
+    own += [away_from(d) for d in (c, 2 * c, 3.0, 1j, 2j)]
     own += [jax.jit(lambda w, x: jnp.sum(w**4)), functools.partial(term_of_four, c), Power(1.0, 2, c).__call__]
     own += [lambda w, x: jnp.sum(w * TIMES), lambda w, x: term_of_four(w, c, x)]
     texts = {fingerprint(sht.CustomSum(fun, np.ones((5, 4)), like=np.zeros(4))) for fun in own}

@@ -1,0 +1,314 @@
+"""What terminal and report say of fits, paths, ranks and graphs: of descriptions by hand, so that nothing is fitted."""
+
+import io
+import re
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sparsehtp as sht
+from sparsehtp.cli import caveats, fit, html, lowrank, precision, report
+from sparsehtp.cli.common import plotting
+from sparsehtp.cli.options import FitOptions, GraphOptions, PathOptions
+from sparsehtp.cli.parts import Stream
+from sparsehtp.cli.path import Proved, Subsets
+from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
+
+
+def feature(name, coefficient=1.0, column=None, **more):
+    row = {"name": name, "column": column or name, "coefficient": coefficient, "standardized": 2 * coefficient}
+    return row | more
+
+
+FIT = {
+    **{"file": "a.csv", "target": "y", "n": 30, "n_test": 0, "p": 5, "n_units": 5, "classes": None, "cv": None},
+    **{"loss": "squared", "loss_parameter": None, "k": 2, "chosen_by": None, "l2": 0.5, "refit_l2": 0.5},
+    **{"metric": "R2", "train_score": 0.25, "test_score": None, "result": {"name": "converged", "fired": "none"}},
+    **{"num_steps": 3, "objective": 2.5, "caveat": None, "certificate": "No exchange.", "fit_intercept": True},
+    **{"intercept": -1.5, "reference_levels": {}, "coefficients": [feature("a"), feature("b", -0.123456789)]},
+}
+CV = {
+    **{"folds": 5, "repeats": 1, "rule": "strong-ridge", "as_good": [1, 2], "best": 2, "chosen": 4},
+    "table": [{"k": k, "l2": l2, "mean_loss": 1 - k / 7, "se": 0.12345} for l2 in (0.1, 1.0) for k in (0, 1, 2)],
+    "contenders": [
+        dict(zip(("row", "difference", "standard_error"), end, strict=True))
+        for end in [(2, 0.0, 0.0), (4, 0.3, 0.2), (5, 0.5, 0.2)]
+    ],
+}
+BY_RULE = "features found at l2 = 0.5, coefficients at l2 = 0.05 (by cross-validation)"
+SMALL_STEP, COMPLETE = "the last step hardly changed a coefficient", "no further feature was to be added"
+CHANGES = """
+; test R2;
+n_test=9, test_score=0.5; test R2; 0.5000 on 9 rows
+metric="D2"; train D2; 0.2500 of the deviance explained, on 30 rows
+train_score=None; train R2; undefined (constant target)
+train_score=np.nan; train R2; not computed
+classes={"-1": "no", "+1": "yes"}; predicts; yes (positive side) against no
+levels=["low", "high"]; predicts; low < high
+events=7; events; 7 of the training rows; the others are censored
+; model; squared loss, k = 2, l2 = 0.5
+refit_l2=0.05, chosen_by="cv"; model; squared loss, k = 2, {BY_RULE}
+loss="huber", loss_parameter=1.5; model; huber(1.5) loss, k = 2, l2 = 0.5
+loss="cox", chosen_by="bic"; model; Cox model, k = 2, l2 = 0.5 (by bic)
+loss="ordinal"; model; cumulative logits, k = 2, l2 = 0.5
+; how sure;
+cv=CV; how sure; k = 1, 2 are as good as the best at l2 = 1 (5 folds)
+cv=CV | {"table": CV["table"][1:]}; how sure; k = 1, 2 are as good as the best at l2 = 1 (5 folds)
+cv=CV | {"table": 2 * CV["table"][:3]}; how sure; k = 1, 2 are as good as the best (5 folds)
+; result; converged after 3 steps
+result={"name": "ended", "fired": "SmallStep and Complete"}; result; ended after 3 steps: {SMALL_STEP} and {COMPLETE}
+; objective; 2.5 (half the mean squared error with the ridge; less is better)
+loss="poisson", l2=0; objective; 2.5 (the mean loss, but for a constant of the data; less is better)
+; certificate; No exchange.
+caveat="Few rows."; caveat; Few rows.
+caveat="Few rows."; certificate;
+proof={"proved": True, "statement": "So."}; certificate;
+proof={"proved": False, "statement": "So."}; certificate; No exchange.
+proof={"proved": False, "statement": "So."}; proof; So.
+coefficients=near(0.0); exchange; f0 could be g0 at no loss
+""".strip("\n").splitlines()
+
+
+def near(*shares):
+    return [feature(f"f{i}", substitute={"name": f"g{i}", "more_loss": share}) for i, share in enumerate(shares)]
+
+
+def cells(*rows):
+    return [[str(cell) for cell in row] for row in rows]
+
+
+@pytest.mark.parametrize("line", CHANGES)
+def test_facts_of_a_fit(line):
+    changes, fact, said = (part.strip() for part in line.split(";", 2))
+    assert report.fit_facts(FIT | eval(f"dict({changes})")).get(fact, "") == said.format(**globals())
+
+
+def test_exchanges_and_what_they_cost():
+    told = caveats.exchanges_told({"coefficients": [*near(0.01, 0.0101, -0.005, 1e-7), feature("h", substitute=None)]})
+    assert told == ["f2 could be g2 at 0.5% less loss", "f3 could be g3 at no loss", "f0 could be g0 at 1% more loss"]
+    others = [None, ["b"], ["b", "c"], ["b", "c", "d", "e"], []]
+    by_folds = [feature(f"f{i}", exchangeable=each) for i, each in enumerate(others)]
+    said = "within what the folds can tell, f1 could be b; f2 could be b or c; f3 could be b or c (or 2 more)"
+    assert caveats.exchanges_told({"coefficients": by_folds}) == [said]
+    assert caveats.exchanges_told({"coefficients": [feature("a", exchangeable=[])]}) == []
+    costs = ["g0 (0%)", "g1 (+5%)", "g2 (-0.5%)", "g3 (+12%)", "g4 (+1000%)", "g5 (over +1000%)", ""]
+    several = [*near(1e-7, 0.05, -0.005, 0.1234, 9.996, 10), feature("a")]
+    assert [caveats.substitute(each) for each in several] == costs
+
+
+def test_a_sheet_of_features():
+    """Texts have a row of their own above their levels, if they have several."""
+    city = [feature(f"city={level}", 1.0, "city", share_of_folds=0.5) for level in ("Oslo", "Rome")]
+    b = feature("b", -0.123456789, share_of_folds=1.0, substitute={"name": "c", "more_loss": 0.2})
+    sheet = report.feature_sheet(FIT | {"coefficients": [*city, b], "reference_levels": {"city": "Bonn"}, "n_units": 4})
+    assert sheet.title == "2 of 4 features chosen (a text counts as one)" and len(sheet.head) == 5
+    assert sheet.numeric == [False, True, True, True, False] and cells(*sheet.rows, *sheet.foot) == [
+        ["city (against Bonn)", "", "", "50%", ""],
+        ["\u00a0\u00a0Oslo", "+1", "+2", "", ""],
+        ["\u00a0\u00a0Rome", "+1", "+2", "", ""],
+        ["b", "-0.12346", "-0.24691", "100%", "c (+20%)"],
+        ["intercept", "-1.5", "", "", ""],
+    ]
+    plain = report.feature_sheet(FIT | {"fit_intercept": False})
+    assert (plain.title, len(plain.head), plain.foot) == ("2 of 5 features chosen", 3, [])
+    assert fit.with_names("one chosen group: feature 1 for group 0", ["a", "b"]) == "one chosen feature: 'b' for 'a'"
+
+
+def test_a_terminal_shows_all_rows_or_says_how_many_more():
+    rows = [[f"[{i}]", Number(i / 3)] for i in range(MAX_ROWS + 2)]
+    sheet = Sheet("title", ["name", "value"], rows, chosen=[1], foot=[["sum", Number(0)]])
+    for whole, shown in ((None, rows), ("a.csv", rows[:MAX_ROWS])):
+        table = report.on_terminal(sheet, whole)
+        assert [list(column.cells) for column in table.columns] == [
+            *map(list, zip(*cells(*shown, *sheet.foot), strict=True))
+        ]
+        assert [i for i, row in enumerate(table.rows) if row.style == "bold"] == [1]
+        assert table.columns[1].justify == "right" and table.caption == (
+            f"... and 2 more in {whole}" if whole else None
+        )
+    assert report.on_terminal(sheet._replace(rows=rows[:MAX_ROWS]), "a.csv").caption is None
+
+
+def test_a_sheet_of_the_choice_says_which_are_worse_than_the_folds_can_tell():
+    beside, fewest = "best k of its l2, ", "fewest features within one std. error (chosen)"
+    told = [(0, "no feature"), (4, f"{beside}not clearly worse (chosen)"), (2, "best"), (5, f"{beside}clearly worse")]
+    assert report.choice_rows({"cv": CV}) == told
+    smaller = report.choice_rows({"cv": CV | {"chosen": 3}})
+    assert (3, "fewest features that are as good at this l2 (chosen)") in smaller
+    one_se = CV | {"rule": "one-se", "one_standard_error": 2, "chosen": 2, "best": 5}
+    assert report.choice_rows({"cv": one_se}) == [(0, "no feature"), (2, fewest), (5, "best")]
+    sheet = report.choice_sheet({"cv": CV | {"repeats": 4}})
+    assert sheet.title == "Cross-validation, 5 folds, each row held out 4 times" and sheet.chosen == [1]
+    assert cells(sheet.rows[1]) == [["1", "1", "0.85714", "0.123", told[1][1]]]
+
+
+def path_flow(**options):
+    flow = Subsets(PathOptions(file=Path("a.csv"), **options))
+    flow.errors = Console(file=io.StringIO(), width=200)
+    return flow
+
+
+def test_a_path_on_the_screen():
+    ks, l2s, converged = np.tile([0, 1, 2], 2), np.repeat([0.1, 1.0], 3), sht.results.RESULTS.converged
+    flow = path_flow(l2=[0.1, 1.0], cv=3, criterion="bic", drop=list("cdef"), groups="who")
+    flow.path = SimpleNamespace(ks=ks, l2s=l2s, value=10.0 - ks, result=np.array([converged] * 5 + [converged + 1]))
+    flow.units, flow.chosen, gaps = list("ab"), 4, np.array([1.0] * 3 + [1e-5, 0.5, np.nan])
+    flow.bounds, flow.criterion = Proved(gaps, gaps), SimpleNamespace(best=5, values=np.arange(6) + 0.26)
+    flow.cv = SimpleNamespace(best=5, best_1se=4, strong_ridge=4, mean=np.arange(6) / 3, se=np.arange(6) / 7)
+    likely = np.array([[0, 0], [0.8, 0.7], [1, 0.75]] * 2)
+    flow.stability = SimpleNamespace(selected=lambda least: likely >= least, ks=ks, n_resamples=8)
+    rows = [{"coefficients": [feature(name) for name in "ab"[:k]]} for k in ks]
+    model = {"file": "a.csv", "n": 30, "target": "y", "classes": {"-1": "no", "+1": "yes"}, "rows": rows}
+    sheet = flow.sheet(model)
+    assert sheet.title == "Best subsets at l2 = 1" and sheet.chosen == [1]
+    assert cells(sheet.head, *sheet.rows) == [
+        ["k", "objective", "bic", "CV loss", "± se", "proved", "best by", "enters\n(-leaves)"],
+        ["0", "10.000", "3.3", "1.0000", "0.429", "best", "", ""],
+        ["1", "9.0000", "4.3", "1.3333", "0.571", "within 50%", "1 se, ridge", "a"],
+        ["2", "8.0000", "5.3", "1.6667", "0.714", "-", "bic, CV", "b"],
+    ]
+    assert flow.facts(model) == {
+        "data": "a.csv, 30 rows, 2 features, target y",
+        "set aside": "'c', 'd', 'e', 'f' (--drop), 'who' (--groups)",
+        "predicts": "yes (positive side) against no",
+        **{"best bic": "k = 2, l2 = 1", "best CV loss": "k = 2, l2 = 1"},
+        **{"within 1 se": "k = 1, l2 = 1 (chosen)", "strong ridge": "k = 1, l2 = 1 (chosen)"},
+        "features": "a",
+        "stable": "a (among the best 1 in 75% or more of 8 subsamples)",
+    }
+    flow.cv = flow.bounds = flow.stability = None
+    assert cells(*flow.sheet(model).rows)[2] == ["2", "8.0000", "5.3", "bic", "b"] and flow.ended(model)
+    assert "1 of 6 fits did not converge" in flow.errors.file.getvalue()
+    moves = report.moves_told([row["coefficients"] for row in rows], [2, 1, 3])
+    assert moves == {2: "a, b", 1: "-b", 3: "-a"}
+
+
+def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
+    """The small k first; what is proved is not tried again, and of two bounds the higher one counts."""
+    asked, lower = [], {0: [9.0], 1: [4.0, 5.0], 2: [4.0, 3.0]}
+
+    def prove(model, threshold, start, time_limit):
+        asked.append((model, int(threshold.k), start.x, time_limit))
+        return SimpleNamespace(lower=lower[int(threshold.k)].pop(0), floor=1.0)
+
+    monkeypatch.setattr(sht, "prove", prove)
+    flow = path_flow(prove=60.0)
+    ks, l2s = np.array([2, 1, 0, 1]), np.array([1.0, 1, 1, 0])
+    flow.chosen, flow.path = 1, SimpleNamespace(ks=ks, l2s=l2s, x=list("cbad"), value=[5.0, 6, 9, 7])
+    flow.objective = SimpleNamespace(reweighted=lambda l2: l2)
+    bounds = flow._proved()
+    np.testing.assert_allclose(bounds, [[4, 5, 9, np.nan], [1 / 4, 1 / 5, 0, np.nan]])
+    assert [each[:3] for each in asked] == [(1, 0, "a"), (1, 1, "b"), (1, 2, "c"), (1, 1, "b"), (1, 2, "c")]
+    np.testing.assert_allclose([each[3] for each in asked], [20, 30, 60, 30, 60], rtol=0.01)
+    flow.options, lower = PathOptions(file=Path(), prove=1e-9), {0: [9.0], 1: [4.0], 2: [4.0]}
+    assert flow._proved().lower[:3].tolist() == [4, 4, 9]  # with no time left there is no second try
+
+
+def test_ranks_and_graphs_on_the_screen():
+    table = [{"rank": rank, "mean_loss": 2 / (1 + rank), "se": 0.1} for rank in range(3)]
+    cv, within = {"folds": 5, "table": table, "one_standard_error": 1, "best": 2}, "within one std. error"
+    sheet = lowrank._sheet({"cv": cv, "rank": 1})
+    assert cells(sheet.rows[1]) == [["1", "1.0000", "0.1", f"{within} (chosen)"]] and sheet.chosen == [1]
+    assert [row[-1] for row in sheet.rows[::2]] == ["", "best"]
+    assert lowrank._sheet({"cv": cv | {"best": 1}, "rank": 2}).rows[1][-1] == f"best, and {within}"
+    edge = {"source": "a", "partial_correlation": 0.5}
+    edges = [edge | {"target": name, "probability": share} for name, share in (("b", 0.75), ("c", 0.8), ("d", 1.0))]
+    answer = {
+        **{"file": "a.csv", "n": 30, "variables": list("abcd"), "k": 3, "chosen_by": "cv", "log_likelihood": -1.25},
+        **{"edges": edges, "stability": 8, "result": {"name": "converged"}, "num_steps": 4},
+    }
+    assert precision.Graph(GraphOptions(file=Path("a.csv"))).facts(answer) == {
+        "data": "a.csv, 30 rows, 4 variables",
+        "k": "3 (by cross-validation)",
+        "likelihood": "-1.25 (mean log-likelihood of these rows)",
+        "stable": "3 edges are in 75% or more of 8 subsamples",
+        "result": "converged after 4 steps",
+    }
+    sheet, alone = precision._sheet(answer), precision._sheet(answer | {"edges": [edge | {"target": "b"}]})
+    assert (sheet.title, cells(sheet.rows[0])) == ("3 edges among 4 variables", [["a - b", "+0.500", "75%"]])
+    assert (len(sheet.head), cells(*alone.rows), len(alone.head)) == (3, [["a - b", "+0.500"]], 2)
+
+
+@pytest.mark.parametrize(
+    ("converged", "ended"), [(True, "the support repeated itself"), (False, "stopped at the limit")]
+)
+def test_a_stream_on_the_screen(converged, ended):
+    model = {"loss": "huber", "k": 3, "l2": 0.1, "objective": 2.5, "passes": 7, "seconds": 2.0, "n": 3000}
+    flow = Stream(FitOptions(file=Path("parts")), None)
+    flow.errors = Console(file=io.StringIO())
+    facts = flow.facts(model | {"files": ["a", "b"], "converged": converged})
+    assert facts["data"] == "parts: 2 files, 3,000 rows" and facts["speed"] == "10,500 rows a second"
+    assert facts["result"].startswith(ended) and facts["result"].endswith("after 7 passes over the data")
+    assert flow.ended({"converged": converged}) and bool(flow.errors.file.getvalue()) != converged
+
+
+def test_options_by_default_are_those_of_the_library():
+    for made, alone in (
+        (fit.make_estimator(FitOptions(file=Path()), None), sht.SparseRegressor()),
+        (precision.make_graph(GraphOptions(file=Path()), None), sht.SparsePrecision()),
+    ):
+        assert made.get_params() == alone.get_params() | {"random_state": 0}
+    of_loss = FitOptions(file=Path(), loss="quantile", loss_parameter=0.9)
+    assert fit.make_estimator(of_loss, None).loss == sht.losses.Quantile(0.9)
+    said = [report.by_option(f"{name}: is 7.") for name in ("k", "ks", "nothing")]
+    assert said == ["--k: is 7.", "--k-max: is 7.", "nothing: is 7."]
+
+
+def test_a_report_says_the_same_in_sections(tmp_path):
+    def sections(write):
+        write(tmp_path / "a.html")
+        text = (tmp_path / "a.html").read_text(encoding="utf-8")
+        assert text.count('<tr class="chosen">') == len(re.findall(r"\(chosen\)|<h2>Best", text))
+        found = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", text, re.S)
+        return {title: " ".join(re.sub(r"<[^>]*>", " ", content).split()) for title, content in found}
+
+    plain = FIT | {"versions": {"jax": "1"}, "notes": [], "warnings": [], "caveat": "Few rows."}
+    more = {"notes": ["read so"], "warnings": ["Odd."], "failed": ["proof: failed."], "cv": CV, "caveat": None}
+    facts = {"data": "a.csv", "certificate": "No exchange.", "proof": "Not proved.", "exchange": "said below"}
+    whole = sections(html.fit_report(plain | more | {"coefficients": near(0.5)}, facts, {}, "sparsehtp fit a.csv"))
+    sizes = "k = 1, 2 are as good as the best at l2 = 1 (5 folds)"
+    choice, table = whole.pop("Choice of k"), whole.pop("1 of 5 features chosen")
+    assert choice.startswith(f"Cross-validation by the rule strong-ridge takes k = 2; {sizes}. k l2 ")
+    assert "g0 (+50%)" in table and whole == {
+        **{"Data and model": "data a.csv", "Notes": "Read so.", "Warnings": "Odd."},
+        "What could be exchanged": "No other feature could take the place of a chosen one at nearly no loss.",
+        **{"Certificate": "Not proved. No exchange.", "What failed": "proof: failed."},
+        "How to make this again": "sparsehtp fit a.csv Made with jax 1.",
+    }
+    few = sections(html.fit_report(plain, {"data": "a.csv", "caveat": "Few rows."}, {}, ""))
+    assert list(few) == ["Data and model", "2 of 5 features chosen", "Caveat", "How to make this again"]
+    rows = {"rows": [{"coefficients": []}, {"coefficients": FIT["coefficients"]}], "chosen": {"k": 2, "row": 1}}
+    sheet = Sheet("Best", ["k"], [[Number(0)], [Number(2)]], chosen=[1])
+    path = sections(html.path_report(plain | rows, sheet, {"data": "a.csv"}, {}, "sparsehtp path"))
+    assert path["The features at k = 2"] == "feature coefficient a +1 b -0.12346" and path["Best"] == "k 0 2"
+
+
+OF_CLASSES = [({}, ""), ({"levels": ["poor", "fair", "good"]}, "good"), ({"classes": {"-1": 0, "+1": 1}}, "y = 1")]
+
+
+@pytest.mark.parametrize(("changes", "highest"), OF_CLASSES)
+def test_signs_point_towards_the_highest_class(changes, highest):
+    flow, drawn = fit.Fit(FitOptions(file=Path())), {}
+    flow.swaps = flow.proof = None
+    flow.names = flow.units = list("ab")
+    results = {"shares": np.array([[1.0, 0.5]])}
+    flow.fitted = SimpleNamespace(cv_results_=results, support_=np.array([True, False]), groups=None)
+    flow.draw_rows = lambda *_: None
+    flow.after = SimpleNamespace(draw=lambda _, name, plot, *what, **more: drawn.update({name: (what, more)}))
+    flow.draw(FIT | {"drawn": True, "cv": CV} | changes)
+    assert list(drawn) == ["coefficients", "cv", "shares"] and drawn["shares"][0][1].tolist() == [True, False]
+    (names, sizes), more = drawn["coefficients"]
+    towards = f" (positive: towards {highest})" if highest else ""
+    assert (names, sizes, more.pop("levels")) == (["a", "b"], [2, -0.246913578], ["", ""])
+    assert more == {"title": "2 of 5 features predict y", "caption": f"coefficient per standard deviation{towards}"}
+
+
+def test_what_pictures_warn_of_is_told_once():
+    errors = Console(file=io.StringIO())
+    with warnings.catch_warnings(action="ignore"), plotting(errors, "Plotting"):
+        for message, kind in (("Odd.", UserWarning), ("Odd.", UserWarning), ("Old.", DeprecationWarning)):
+            warnings.warn(message, kind, stacklevel=1)
+    assert errors.file.getvalue() == "Warning: Odd.\n"
