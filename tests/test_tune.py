@@ -78,6 +78,7 @@ def test_validation_models_and_bad_input():
     own = sht.LinearModel(X_val, y_val, fit_intercept=True, standardize=True, l2=3.0)
     other = sht.tune(model, threshold, val=own, progress=lambda done, total: seen.append((done, total)), **options)
     np.testing.assert_allclose(pair.values, other.values, rtol=1e-9)
+    assert pair.value == pair.values.min() < pair.values[0]
     assert pair.weights is None and pair.l2.shape == (10,) and seen == [(0, 2), (1, 2), (2, 2)]
     for bad, message in (
         ({}, "l2, weights: give starting values"),

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.linalg import mixed, uniform
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.refit import with_free
@@ -239,13 +238,3 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     few = sht.solvers.BestSubset(working_set=8)
     assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
     assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
-
-
-def test_draws_are_uniform_and_belong_to_their_index():
-    seeds = [mixed(jnp.array([1, 2], jnp.uint32), t, i) for t in range(3) for i in range(3)]
-    draws = np.array([uniform(seed, jnp.arange(4000)) for seed in seeds])
-    assert np.all((draws >= 0) & (draws < 1))
-    counts = np.histogram(draws, 20, (0, 1))[0]
-    assert np.sum((counts - draws.size / 20) ** 2) / (draws.size / 20) < 43.8  # chi-squared, 19 degrees, 0.999
-    assert np.abs(np.corrcoef(draws) - np.eye(9)).max() < 0.08
-    np.testing.assert_array_equal(uniform(seeds[4], jnp.array([7, 3000])), draws[4, [7, 3000]])

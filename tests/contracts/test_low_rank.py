@@ -89,9 +89,9 @@ def test_two_large_sides(monkeypatch):
     rng = np.random.default_rng(3)
     U, V = np.linalg.qr(rng.standard_normal((60, 40)))[0], np.linalg.qr(rng.standard_normal((50, 40)))[0]
     A = (U * 0.7 ** np.arange(40)) @ V.T
-    for matrix in (A, A.T):
+    for matrix, room in ((A, 1e-6), (A.T, 1e-6), (rng.standard_normal((60, 18)), 1e-12)):  # the last is exact
         t = low_rank.leading_triplets(jnp.asarray(matrix), 5)
-        np.testing.assert_allclose(t.left * t.values @ t.right.T, best(matrix, 5), atol=1e-6)
+        np.testing.assert_allclose(t.left * t.values @ t.right.T, best(matrix, 5), atol=room)
     low_rank._batched.cache_clear()
 
 
@@ -127,7 +127,7 @@ def test_nonfinite_matrices_stay_nonfinite(bad, x64):
 def test_triplets_do_not_depend_on_the_scale(x64):
     """No finite matrix overflows or underflows to zero on the way."""
     with jax.enable_x64(x64):
-        A = np.random.default_rng(7).standard_normal((6, 4)).astype(np.float64 if x64 else np.float32)
+        A = -np.random.default_rng(7).exponential(size=(6, 4)).astype(np.float64 if x64 else np.float32)
         project = cases.jit(lambda A: leading_triplets(A, 2))
         t = project(jnp.asarray(A))
         for power in (1000, 600, -600, -1000) if x64 else (120, 80, -80, -110):

@@ -226,6 +226,8 @@ def test_a_constant_column_beside_an_intercept_has_no_part_in_the_sum(name):
         solution = sht.solve(model, sht.Simplex(k), cases.ALL_SOLVERS[name])
         feasible(solution.x, k, 1.0, 1e-15)
         assert solution.x[0] == 0
+    _, support = sht.Simplex(3, weights=np.ones(4)).bind(model)(jnp.array([9.0, 0, 0, 0, 0]))
+    assert cases.members(support).tolist() == [1, 2, 3, 4]
 
 
 def test_single_precision():

@@ -110,6 +110,7 @@ BAD = {
     "one dimension": (lambda: sparse.coo_array(np.ones(3)), ValueError, "two dimensions"),
     "batched": (lambda: BCOO.fromdense(jnp.ones((2, 3, 4)), n_batch=1), ValueError, "without batch"),
     "huge": (lambda: sparse.coo_array((2, 2**31)), ValueError, "32-bit"),
+    "many": (lambda: type("Many", (sparse.coo_array,), {"nnz": 2**30})(np.eye(2)), ValueError, "32-bit"),
 }
 
 
@@ -149,12 +150,19 @@ def test_batches_are_loops(design):
     idx = np.array([[3, 1, 3], [0, 0, 15]])
     np.testing.assert_array_equal(jax.vmap(design.columns)(idx), np.moveaxis(X[:, idx], 1, 0))
     np.testing.assert_allclose(jax.vmap(design.column_norms)(R[0] ** 2), np.sqrt(R[0] ** 2 @ X**2), rtol=1e-12)
-    # A batch of designs.
-    scaled = jax.vmap(lambda s: jax.tree.map(lambda a: a * s if a.dtype == X.dtype else a, design))(jnp.array([1.0, 2]))
-    both = jax.vmap(lambda d, w: (d.mv(w), d.columns(idx[0])))(scaled, W2[:2])
+
+
+def test_batches_of_designs_are_loops(design):
+    """Of their entries alone: the places of these are shared."""
+    W2, idx, units = RNG.standard_normal((9, P)), np.array([3, 1, 3]), jnp.array([1.0, 2.0])
+
+    def scaled(s):
+        return jax.tree.map(lambda a: a * s if a.dtype == X.dtype else a, design)
+
+    both = jax.vmap(lambda s, w: (scaled(s).mv(w), scaled(s).columns(idx)))(units, W2[:2])
     np.testing.assert_allclose(both[0], [X @ W2[0], 2 * X @ W2[1]], rtol=1e-12)
-    np.testing.assert_allclose(both[1][1], 2 * X[:, idx[0]], rtol=1e-12)
-    nested = jax.vmap(lambda d: jax.vmap(d.mv)(W2))(scaled)
+    np.testing.assert_allclose(both[1][1], 2 * X[:, idx], rtol=1e-12)
+    nested = jax.vmap(lambda s: jax.vmap(scaled(s).mv)(W2))(units)
     np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
 
 

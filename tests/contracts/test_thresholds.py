@@ -1,6 +1,7 @@
 """Thresholds: the laws of `sparsehtp.testing`, brute force over units in NumPy, and the tight bound."""
 
 import itertools
+import re
 
 import cases
 import jax
@@ -10,6 +11,7 @@ from scipy.optimize import brentq
 
 import sparsehtp as sht
 from sparsehtp.testing import check_threshold
+from sparsehtp.thresholds.base import Unscaled, next_power_of_two
 
 P = 6
 LOWER, UPPER = np.array([-0.5, 0, -1, -2, -np.inf, -0.1]), np.array([0.1, 2, 0, 1, 2, np.inf])
@@ -23,6 +25,7 @@ THRESHOLDS = {
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
     "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
     "leaf_dense": sht.LeafSparsity({"a": None, "b": 2}),
+    "l0l1l2_keep": sht.L0L1L2(0.1, 0.05, keep=[3]),
 }
 
 
@@ -109,6 +112,7 @@ NEAREST = {
     "l0l1l2": lambda z, k, t: proximal(z, t),
     "l0l1l2_prices": lambda z, k, t: proximal(z, t, np.array([1, 2, 0, 0.5, 0, 1])),
     "l0l1l2_box": lambda z, k, t: proximal(z, t, **BOUNDED),
+    "l0l1l2_keep": lambda z, k, t: proximal(z, t, EACH != 3),
     "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
     "gaps": lambda z, k, t: nearest(z, k, EACH, [1], ABOVE, 2.0),
     "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
@@ -128,3 +132,31 @@ def test_laws(name):
         return NEAREST[name](z, int(counts[0]) if counts else 0, step_size)
 
     check_threshold(threshold, objective, reference if name in NEAREST else None)
+    bound = threshold.bind(objective or Unscaled((P,), dtype=np.dtype(np.float32)))
+    assert {leaf.dtype for leaf in jax.tree.leaves(bound)} <= {np.dtype(kind) for kind in (bool, np.int32, np.float32)}
+    told = bound.bounded, bound.exchangeable, bound.plain, bound.entries_per_unit, bound.n_free, threshold.n_free
+    words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
+    sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free if objective else 0
+    assert told == (*(bool(re.search(word, name)) for word in words), *sizes, 0)
+
+
+def test_static_limits():
+    """The next power of two, 16 at least but for groups and ranks, and not above what there is; or what is given."""
+    assert [next_power_of_two(k) for k in range(10)] == [1, 1, 2, 4, 4, 8, 8, 8, 8, 16]
+    tens = np.arange(100) // 10
+    for threshold, most in (
+        (sht.Sparsity(5), 16), (sht.Sparsity(17), 32), (sht.Sparsity(70), 100), (sht.Sparsity(17, keep=range(80)), 20),
+        (sht.Sparsity(5, k_max=9), 9), (sht.Sparsity(5, k_max=300), 100), (sht.GroupSparsity(tens, 3), 4),
+        (sht.GroupSparsity(tens, 3, k_max=20), 10), (sht.L0L1L2(1.0), 100), (sht.L0L1L2(1.0, k_max=7), 7),
+    ):  # fmt: skip
+        assert threshold.bind(Unscaled((100,))).k_max == most
+    assert [sht.Rank(*args).bind(Unscaled((9, 8))).r_max for args in ((3,), (5,), (5, 6), (5, 20))] == [4, 8, 6, 8]
+    leaves = cases.bound_to(sht.LeafSparsity(2))  # of 2 and 4 entries
+    for limit, blocks in ((None, (2, 4)), (3, (2, 3)), ({"a": 1, "b": 9}, (1, 4))):
+        assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
+    cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
+    few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
+    assert few.l0.dtype == sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((4,))).prices.dtype == float  # outside of x64 too
+    x, support = few(jax.numpy.array([1.0, -4.0, 0.0, 3.0]))
+    assert few.overflow(x) and sorted(cases.members(support)) == [1, 3]  # one more shows it
+    np.testing.assert_array_equal(x, [0, -4, 0, 3])
