@@ -100,13 +100,33 @@ def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, m
     np.testing.assert_array_equal(alone, host[0])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_nonfinite_entries_are_seen(name, bad):
+def test_nonfinite_entries_are_seen(name):
     X = ARRAY.copy()
-    X[2, 3] = bad
+    X[[2, 0, 5], [3, 0, 1]] = np.nan, np.inf, -np.inf
     found = np.isfinite(cases.DESIGNS[name](X).magnitudes())
     np.testing.assert_array_equal(found, np.isfinite(X).all(0))
+
+
+@pytest.mark.usefixtures("x64")
+def test_centred_columns_and_what_was_subtracted_are_the_data():
+    """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
+    grain, weights = np.full(4, 2.0**-10), np.arange(7) % 3 / 6
+    X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
+    X[:, 3], X[weights == 0, 1], X[1, 2] = 5, 1e-9, 1e-30
+    facts = X.mean(0), grain, np.arange(4) == 3, weights
+    for make in (cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]):
+        moved, shift = cases.jit(lambda design, *facts: design.centred(*facts))(make(X), *facts)
+        Z, shift, live = np.asarray(moved.array.T if moved.by_feature else moved.array), np.asarray(shift), weights > 0
+        np.testing.assert_array_equal((Z[:, :3] + shift[:3])[live], X[live, :3])
+        assert shift[2] == 0 and not Z[:, 3].any() and np.array_equal(np.round(shift / grain), shift / grain)
+        assert np.all(np.abs(weights @ Z[:, :2]) <= np.abs(Z[live, :2]).max(0)) and shift[1] != 0
+
+
+def test_columns_of_zeros_at_the_end_are_left_out():
+    X = np.array([[1.0, 0, 2, 0, 0], [0, 3, 1, 0, 0], [0, 0, 5, 0, 0]], np.float32)
+    for make in (cases.DESIGNS[name] for name in ("dense", "dense_fortran", "csr")):
+        chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])

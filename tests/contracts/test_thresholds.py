@@ -25,7 +25,6 @@ THRESHOLDS = {
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
     "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
     "leaf_dense": sht.LeafSparsity({"a": None, "b": 2}),
-    "l0l1l2_keep": sht.L0L1L2(0.1, 0.05, keep=[3]),
 }
 
 
@@ -112,7 +111,6 @@ NEAREST = {
     "l0l1l2": lambda z, k, t: proximal(z, t),
     "l0l1l2_prices": lambda z, k, t: proximal(z, t, np.array([1, 2, 0, 0.5, 0, 1])),
     "l0l1l2_box": lambda z, k, t: proximal(z, t, **BOUNDED),
-    "l0l1l2_keep": lambda z, k, t: proximal(z, t, EACH != 3),
     "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
     "gaps": lambda z, k, t: nearest(z, k, EACH, [1], ABOVE, 2.0),
     "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
@@ -132,12 +130,6 @@ def test_laws(name):
         return NEAREST[name](z, int(counts[0]) if counts else 0, step_size)
 
     check_threshold(threshold, objective, reference if name in NEAREST else None)
-    bound = threshold.bind(objective or Unscaled((P,), dtype=np.dtype(np.float32)))
-    assert {leaf.dtype for leaf in jax.tree.leaves(bound)} <= {np.dtype(kind) for kind in (bool, np.int32, np.float32)}
-    told = bound.bounded, bound.exchangeable, bound.plain, bound.entries_per_unit, bound.n_free, threshold.n_free
-    words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
-    sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free if objective else 0
-    assert told == (*(bool(re.search(word, name)) for word in words), *sizes, 0)
 
 
 def test_static_limits():
@@ -156,7 +148,19 @@ def test_static_limits():
         assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
     cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
     few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
-    assert few.l0.dtype == sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((4,))).prices.dtype == float  # outside of x64 too
-    x, support = few(jax.numpy.array([1.0, -4.0, 0.0, 3.0]))
+    kept = sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((4,))).prices
+    assert kept.tolist() == [0, 1, 1, 1] and few.l0.dtype == kept.dtype == float  # outside of x64 too
+    x, support = cases.jit(lambda z: few(z))(np.array([1.0, -4.0, 0.0, 3.0], np.float32))
     assert few.overflow(x) and sorted(cases.members(support)) == [1, 3]  # one more shows it
     np.testing.assert_array_equal(x, [0, -4, 0, 3])
+
+
+def test_what_a_threshold_says_of_itself():
+    for name, threshold in THRESHOLDS.items():
+        objective = cases.bound_to(threshold) or Unscaled((P,), dtype=np.dtype(np.float32))
+        bound = threshold.bind(objective)
+        assert {leaf.dtype for leaf in jax.tree.leaves(bound)} <= {np.dtype(bool), np.dtype(np.int32), objective.dtype}
+        found = bound.bounded, bound.exchangeable, bound.plain, bound.entries_per_unit, bound.n_free, threshold.n_free
+        words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
+        sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free, 0
+        assert found == (*(bool(re.search(word, name)) for word in words), *sizes), name
