@@ -206,8 +206,10 @@ def test_moves_of_a_tableau_are_exact(x64):
         moved = move(t, np.int32(i), np.int32(j or 0), np.asarray(i < 3), np.asarray(j is not None))
         if i < 3 or j is not None:
             np.testing.assert_allclose(t.value - gain, value([f for f in after if f is not None]), rtol=1e-9)
-        for name in ("idx", "c", "g", "q", "value", "chosen"):
-            np.testing.assert_allclose(getattr(moved, name), getattr(at(after), name), rtol=1e-9, atol=1e-9)
+        fresh, rows = at(after), np.array([f is not None for f in after])
+        for name in ("idx", "c", "g", "q", "value", "chosen", "inverse", "H"):
+            np.testing.assert_allclose(getattr(moved, name), getattr(fresh, name), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(moved.gram[rows][:, rows], fresh.gram[rows][:, rows], rtol=1e-9)
 
 
 @pytest.mark.parametrize("standardize", [False, True])

@@ -1,5 +1,6 @@
 """Kernels by themselves, against NumPy: conjugate gradients, truncated Newton steps, power iteration, draws."""
 
+import itertools
 from typing import NamedTuple
 
 import cases
@@ -186,5 +187,54 @@ def test_matrices_within_an_interval(monkeypatch):
     )
     best = np.linalg.inv(S)
     assert run(best).solved and not run(np.eye(4)).solved
-    np.testing.assert_allclose(run(best).matrix, best, rtol=1e-9)
+    near = 1.1 * best
+    np.testing.assert_allclose(run(near).matrix, 2 * near - near @ S @ near, rtol=1e-6)  # a step of Newton's
     la.log_determinant._minimiser.cache_clear()
+
+
+def test_a_direction_solves_the_system_of_newton():
+    M, gradient = np.abs(np.subtract.outer(range(5), range(5))) != 2, 1e-4 * A
+    W = np.linalg.inv(A)
+    D = np.asarray(cases.jit(la.log_determinant._newton_direction)(A, W, M.astype(float), M * gradient))
+    assert not D[~M].any()
+    np.testing.assert_allclose(M * (W @ D @ W), -(M * gradient), atol=1e-2 * np.abs(gradient).max())
+
+
+def test_systems_of_single_precision_keep_their_digits():
+    """The mask leaves rows out, whatever they hold; squared pivots down to 3e-5 count."""
+    X = RNG.standard_normal((20, 6)) * np.geomspace(1e-6, 1e6, 6)
+    X[:, 1] = X[:, 0] * (1 + 0.01 * RNG.standard_normal(20))
+    H, r, mask = (
+        (X.T @ X).astype(np.float32),
+        (X.T @ (X / np.abs(X).max(0)).sum(1)).astype(np.float32),
+        np.arange(6) != 4,
+    )
+    own = np.ix_(mask, mask)
+    for _ in range(2):
+        found = np.asarray(cases.jit(lambda H: la.masked_factor(H, mask).solve(r))(H))
+        assert found.dtype == np.float32 and found[4] == 0
+        np.testing.assert_allclose(found[mask], np.linalg.solve(H[own].astype(float), r[mask]), rtol=1e-5)
+        H[4], H[:, 4] = np.nan, np.nan
+
+
+class Hill(Far):
+    """The same with its Hessian, which is damped by a multiple of the identity."""
+
+    intercept = None
+
+    def hess(self, z, damping=0.0):
+        return jnp.diag(self.scale(z) + damping)
+
+    def derivatives(self, z):
+        grad = self.grad(z)
+        return grad, jnp.abs(grad), lambda damping: self.hess(z, damping)
+
+
+def test_every_step_of_newton_lowers_the_value():
+    run = cases.jit(lambda c, z0, most: la.restricted_newton.newton(Hill(c), z0, max_steps=most))
+    for c in (0.8, 5.0, 40.0):
+        values = [float(Hill(c).value(run(c, jnp.zeros(1), most).z)) for most in range(8)]
+        assert all(b < a - 1e-3 or b < 1 + 1e-9 for a, b in itertools.pairwise(values)), values
+        assert values[0] == Hill(c).value(np.zeros(1)) and run(c, jnp.full(1, -c), 0).z == 0
+        fit = run(c, jnp.full(1, c), 1)
+        assert fit.solved and fit.z == c

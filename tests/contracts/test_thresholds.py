@@ -148,11 +148,13 @@ def test_static_limits():
         assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
     cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
     few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
-    kept = sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((4,))).prices
-    assert kept.tolist() == [0, 1, 1, 1] and few.l0.dtype == kept.dtype == float  # outside of x64 too
+    assert sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((3,))).prices.tolist() == [0, 1, 1]
+    kept = sht.L0L1L2(0.1, prices=[0.1, 2, 3], keep=[1]).bind(Unscaled((3,))).prices
+    assert kept.tolist() == [0.1, 0, 3] and few.l0.dtype == kept.dtype == float  # outside of x64 too
     x, support = cases.jit(lambda z: few(z))(np.array([1.0, -4.0, 0.0, 3.0], np.float32))
     assert few.overflow(x) and sorted(cases.members(support)) == [1, 3]  # one more shows it
     np.testing.assert_array_equal(x, [0, -4, 0, 3])
+    np.testing.assert_array_equal(sht.L0L1L2(0.5)(jax.numpy.array([0.9, -2, 1.1]))[0], np.float32([0, -2, 1.1]))
 
 
 def test_what_a_threshold_says_of_itself():
