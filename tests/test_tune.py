@@ -8,6 +8,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
+from sparsehtp.tuning import tune as tuning
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -43,6 +44,20 @@ def test_l2_per_group_comes_near_a_grid_of_400_points():
     assert tuned.l2.shape == (2,) and len(tuned.values) == 31 and tuned.value == tuned.values.min()
     np.testing.assert_allclose(score(tuned.l2), tuned.value, rtol=1e-9)
     assert tuned.value < tuned.values[0] - 1e-3
+
+
+def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
+    model = sht.LinearModel(np.eye(10)[:7], np.ones(7))
+    index, params = tuning._parameters(model, [0.1, 3.0], np.linspace(0.1, 0.9, 7), GROUPS)
+    again = tuning._with(model, params, index)
+    np.testing.assert_allclose(again.l2, np.where(GROUPS == 0, 0.1, 3.0), rtol=1e-9)
+    np.testing.assert_allclose(again.sample_weight, np.linspace(0.1, 0.9, 7), rtol=1e-9)
+    plain = tuning._with(model, tuning._parameters(model, 0.3, None, None)[1], None)
+    assert plain.l2 == pytest.approx(0.3) and np.ptp(plain.sample_weight) == 0
+    scored = tuning._scored(
+        sht.LinearModel(np.eye(7), np.ones(7), sht.losses.Logistic(), l2=3.0), (np.eye(7), np.ones(7))
+    )
+    assert isinstance(scored.loss, sht.losses.Logistic) and scored.n_free == 0
 
 
 @pytest.mark.slow

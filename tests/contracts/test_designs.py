@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.sparse import BCOO
+from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.columns import Columns, moments
@@ -112,16 +114,17 @@ def test_nonfinite_entries_are_seen(name):
 @pytest.mark.usefixtures("x64")
 def test_centred_columns_and_what_was_subtracted_are_the_data():
     """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
-    grain, weights = np.full(4, 2.0**-10), np.arange(7) % 3 / 6
+    grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
     X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
     X[:, 3], X[weights == 0, 1], X[1, 2] = 5, 1e-9, 1e-30
-    facts = X.mean(0), grain, np.arange(4) == 3, weights
+    facts = X.mean(0) + 5 * (np.arange(4) == 1), grain, np.arange(4) == 3, weights
     for make in (cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]):
         moved, shift = cases.jit(lambda design, *facts: design.centred(*facts))(make(X), *facts)
         Z, shift, live = np.asarray(moved.array.T if moved.by_feature else moved.array), np.asarray(shift), weights > 0
         np.testing.assert_array_equal((Z[:, :3] + shift[:3])[live], X[live, :3])
         assert shift[2] == 0 and not Z[:, 3].any() and np.array_equal(np.round(shift / grain), shift / grain)
-        assert np.all(np.abs(weights @ Z[:, :2]) <= np.abs(Z[live, :2]).max(0)) and shift[1] != 0
+        mean = np.average(Z[:, :2], 0, weights)
+        assert np.all(np.abs(mean) <= Z[live, :2].std(0)), "and what is left of the mean is corrected"
 
 
 def test_columns_of_zeros_at_the_end_are_left_out():
@@ -139,6 +142,21 @@ def test_integers_become_floats(dtype, name):
         assert design.dtype == jnp.float64
         np.testing.assert_array_equal(design.mv(jnp.array([1.0, 2.0, 3.0])), X.astype(float) @ [1, 2, 3])
     assert cases.DESIGNS[name](X).dtype == jnp.float32
+
+
+def test_every_table_becomes_a_design_of_its_kind():
+    from sparsehtp.designs.sparse import as_design
+
+    for kind, tables in (
+        (sht.designs.DenseDesign, ([[1.0, 0.0]], np.eye(2), jnp.eye(2))),
+        (
+            sht.designs.SparseDesign,
+            (sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))),
+        ),
+    ):
+        for table in tables:
+            design = as_design(table)
+            assert isinstance(design, kind) and as_design(design) is design
 
 
 def test_lists_and_float16():

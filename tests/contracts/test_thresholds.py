@@ -24,7 +24,7 @@ THRESHOLDS = {
     "groups_all": sht.GroupSparsity(GROUPS, 3),
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
     "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
-    "leaf_dense": sht.LeafSparsity({"a": None, "b": 2}),
+    "leaf_dense": sht.LeafSparsity({"a": 2, "b": None}),
 }
 
 
@@ -102,7 +102,7 @@ NEAREST = {
     "leaf": lambda z, k, t: np.append(
         nearest(z * (EACH < 2), min(k, 2), EACH)[:2], nearest(z * (EACH >= 2), k, EACH)[2:]
     ),
-    "leaf_dense": lambda z, k, t: np.append(z[:2], nearest(z * (EACH >= 2), k, EACH)[2:]),
+    "leaf_dense": lambda z, k, t: np.append(nearest(z * (EACH < 2), k, EACH)[:2], z[2:]),
     "rank": lambda z, k, t: leading(z, k, (3, 2)),
     "rows": lambda z, k, t: nearest(z, k, ROWS),
     "rows_keep": lambda z, k, t: nearest(z, k, ROWS, [1]),
