@@ -1,6 +1,5 @@
-"""Hyper-parameters by gradient: against a grid, and sample weights on mislabelled data."""
+"""Hyper-parameters by gradient: where they start, what falls, and sample weights on mislabelled data."""
 
-import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -22,28 +21,6 @@ def diabetes():
 
 
 GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])  # age, sex, bmi, blood pressure; the six serum measurements
-
-
-@pytest.mark.slow
-def test_l2_per_group_comes_near_a_grid_of_400_points():
-    X, X_val, y, y_val = diabetes()
-    model = sht.LinearModel(X, y, fit_intercept=True)
-    threshold, solver = sht.Sparsity(6), sht.solvers.BestSubset("fast")
-    tuned = sht.tune(model, threshold, val=(X_val, y_val), l2=0.1, groups=GROUPS, steps=30, solver=solver)
-    levels = np.logspace(-4, 1, 20)
-    grid = np.stack(np.meshgrid(levels, levels), -1).reshape(-1, 2)
-
-    @jax.jit
-    def score(l2):
-        solution = sht.solve(model.reweighted(l2=l2[GROUPS]), threshold, solver, record=None)
-        return 0.5 * ((X_val @ solution.x + solution.intercept - y_val) ** 2).mean()
-
-    best = float(np.min(jax.lax.map(score, grid, batch_size=50)))
-    # Changes of the support are jumps, which a gradient does not see: it ends 0.24% above the best of the grid.
-    assert tuned.value <= best * 1.005
-    assert tuned.l2.shape == (2,) and len(tuned.values) == 31 and tuned.value == tuned.values.min()
-    np.testing.assert_allclose(score(tuned.l2), tuned.value, rtol=1e-9)
-    assert tuned.value < tuned.values[0] - 1e-3
 
 
 def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
@@ -94,6 +71,8 @@ def test_validation_models_and_bad_input():
     other = sht.tune(model, threshold, val=own, progress=lambda done, total: seen.append((done, total)), **options)
     np.testing.assert_allclose(pair.values, other.values, rtol=1e-9)
     assert pair.value == pair.values.min() < pair.values[0]
+    residual = X_val @ pair.solution.x + pair.solution.intercept - y_val
+    np.testing.assert_allclose(pair.value, 0.5 * np.mean(residual**2), rtol=1e-9)
     assert pair.weights is None and pair.l2.shape == (10,) and seen == [(0, 2), (1, 2), (2, 2)]
     for bad, message in (
         ({}, "l2, weights: give starting values"),

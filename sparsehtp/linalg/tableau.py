@@ -49,7 +49,7 @@ class Tableau(NamedTuple):
     """The state described above; a row is free (zeros) where idx is -1."""
 
     idx: Int[Array, "m"]
-    gram: Float[Array, "m m"]  # G, with any diagonal in free rows
+    gram: Float[Array, "m m"]  # G, with anything in free rows
     inverse: Float[Array, "m m"]
     H: Float[Array, "m p"]
     c: Float[Array, "m"]
@@ -94,7 +94,7 @@ def tableau_at(
 ) -> Tableau:
     """The tableau of the features idx where `mask` holds, from the data; with prices of magnitude at these signs."""
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
-    K = jnp.where(mask[:, None], equations.rows(idx), 0)
+    K = equations.rows(idx)
     G = K[:, idx]
     G = (G + G.T) / 2
     inverse = masked_factor(G, mask).inverse(rhs.dtype)
