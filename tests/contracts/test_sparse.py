@@ -158,10 +158,10 @@ def test_batches_of_designs_are_loops(design):
     def scaled(s):
         return jax.tree.map(lambda a: a * s if a.dtype == X.dtype else a, design)
 
-    both = jax.vmap(lambda s, w: (scaled(s).mv(w), scaled(s).columns(idx)))(units, W2[:2])
+    both = cases.jit(jax.vmap(lambda s, w: (scaled(s).mv(w), scaled(s).columns(idx))))(units, W2[:2])
     np.testing.assert_allclose(both[0], [X @ W2[0], 2 * X @ W2[1]], rtol=1e-12)
     np.testing.assert_allclose(both[1][1], 2 * X[:, idx], rtol=1e-12)
-    nested = jax.vmap(lambda s: jax.vmap(scaled(s).mv)(W2))(units)
+    nested = cases.jit(jax.vmap(lambda s: jax.vmap(scaled(s).mv)(W2)))(units)
     np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
 
 
