@@ -431,7 +431,7 @@ class _Check:
             )
 
     def choices(self) -> None:
-        """What is said of the units that are chosen, pool by pool."""
+        """The laws of the units that are chosen, pool by pool."""
         bound, scores, margin = self.bound, self.out["scores"], self.out["margin"]
         units = scores.shape[-1]
         chosen = _members(self.out["support"], units + bound.n_free)[..., :units]

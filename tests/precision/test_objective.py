@@ -97,7 +97,8 @@ def test_newton_and_admm_agree_on_random_supports_and_satisfy_the_conditions():
     units = 10.0 ** (np.arange(50) % 9 - 4)
     Ss, supports = covariances(50) * units[:, None, None], masks(50)
     first = starts(Ss)
-    first[:4] = np.nan, -first[1], 0, first[3] + 1e3 * supports[3]  # what is no start, either
+    first[0], first[1], first[2] = np.nan, -first[1], 0  # none of these is a start
+    first[3] += 1e3 * supports[3]
     newton, admm = (FIT[name](Ss, supports, first, WIDE) for name in ("newton", "admm"))
     assert newton.solved.all() and admm.solved.all()
     for A, B, S, mask in zip(*map(np.asarray, (newton.matrix, admm.matrix, Ss, supports)), strict=True):
