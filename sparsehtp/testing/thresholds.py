@@ -440,7 +440,8 @@ class _Check:
             own = (pools == pool) & ~locked
             least = np.min(scores, axis=-1, where=chosen & own, initial=np.inf)
             greatest = np.max(scores, axis=-1, where=~chosen & own, initial=0)
-            shares.append(np.where(least > 0, 1 - greatest / np.where(least > 0, least, 1), 0))
+            some = least > np.finfo(float).tiny
+            shares.append(np.where(some, 1 - greatest / np.where(some, least, 1), 0))
         text = "margin is the least over the pools of 1 - (largest score left out) / (smallest score chosen)"
         self.equal(text, margin, np.min(shares, axis=0), 1e-9, 1e-12, k=self.ks[None], scores=scores)
         counts = np.array([np.asarray(self.with_k(k).pools(units)[1]) for k in self.ks])
