@@ -123,7 +123,7 @@ THRESHOLDS = {
     "group_within": sht.GroupSparsity(GROUPS, 2, within=2),
     "rank": sht.Rank(2),
     "rows": sht.RowSparsity(2),
-    "rows_keep": sht.RowSparsity(2, keep=[1]),
+    "rows_keep": sht.RowSparsity(2, k_max=8, keep=[1]),
     "rows_box": sht.RowSparsity(2, lower=[-1.0, -0.1, 0.0], upper=0.7),
     "off_diagonal": sht.OffDiagonal(2, keep=[(3, 1)]),
     "l0l1l2": sht.L0L1L2(0.1, 0.05),

@@ -93,12 +93,12 @@ class DenseDesign(AbstractDesign):
     def moments(self, weights: Float[Array, "n"]) -> tuple[Float[Array, "p"], Float[Array, "p"]]:
         # Scaled by the largest magnitude, so that squares neither overflow nor underflow.
         samples = 1 if self.by_feature else 0
-        live, array = self._live(weights)
+        array = self._live(weights)[1]
         largest = jnp.max(jnp.abs(array), axis=samples)
         largest = jnp.where(largest > 0, largest, 1)
         scaled = array / jnp.expand_dims(largest, samples)
         mean = self._reduce(weights, scaled)
-        around = jnp.where(live, scaled - jnp.expand_dims(mean, samples), 0)
+        around = scaled - jnp.expand_dims(mean, samples)
         error = self._reduce(weights, around)  # what rounding left in the mean
         variance = self._reduce(weights, (around - jnp.expand_dims(error, samples)) ** 2)
         return largest * (mean + error), largest * jnp.sqrt(variance)

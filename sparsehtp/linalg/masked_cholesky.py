@@ -38,7 +38,7 @@ class MaskedFactor(NamedTuple):
 
     def solve(self, b: Float[Array, "m"]) -> Float[Array, "m"]:
         """x with A x = b on the rows of the system, zero elsewhere; minimum norm (scaled) if singular."""
-        return lane_by_lane(_solve)(self, b[:, None])[:, 0]
+        return lane_by_lane(_solve)(self, b[:, None]).ravel()
 
     def inverse(self, dtype: DTypeLike) -> Float[Array, "m m"]:
         """The (pseudo-)inverse on the rows of the system, zero elsewhere."""

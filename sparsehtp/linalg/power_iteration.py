@@ -17,11 +17,11 @@ def largest_eigenvalue(
     """Largest eigenvalue of a positive semidefinite operator by power iteration: an estimate from below."""
 
     def normalise(v: Float[Array, "p"]) -> Float[Array, "p"]:
-        size = jnp.linalg.norm(v)
-        return jnp.where(size > 0, v / jnp.where(size > 0, size, 1), jnp.full_like(v, v.shape[0] ** -0.5))
+        largest = jnp.max(jnp.abs(v))  # squares of what is small are less than any number
+        v = jnp.where(largest > 0, v / jnp.where(largest > 0, largest, 1), 1)
+        return v / jnp.linalg.norm(v)
 
     v = lax.fori_loop(0, num_steps, lambda _, v: normalise(matvec(v)), normalise(start))
-    v = normalise(v)  # again, so that its length is 1 to the last digit
     return jnp.vdot(v, matvec(v), precision=lax.Precision.HIGHEST)
 
 

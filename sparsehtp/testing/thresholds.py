@@ -67,6 +67,7 @@ def check_threshold(
             check.supports()
         if isinstance(check.bound, AbstractUnitThreshold):
             check.units()
+            check.choices()
         check.tangents()
         check.alone()
     check.single_precision()
@@ -428,6 +429,26 @@ class _Check:
             self.law(
                 "the result does not depend on k_max", np.abs(few - expected) <= room, found=few, expected=expected
             )
+
+    def choices(self) -> None:
+        """The laws of the units that are chosen, pool by pool."""
+        bound, scores, margin = self.bound, self.out["scores"], self.out["margin"]
+        units = scores.shape[-1]
+        chosen = _members(self.out["support"], units + bound.n_free)[..., :units]
+        pools, locked, shares = np.asarray(bound.pools(units)[0]), np.asarray(bound.locked(units)), []
+        for pool in np.unique(pools):
+            own = (pools == pool) & ~locked
+            least = np.min(scores, axis=-1, where=chosen & own, initial=np.inf)
+            greatest = np.max(scores, axis=-1, where=~chosen & own, initial=0)
+            some = least > np.finfo(float).tiny
+            shares.append(np.where(some, 1 - greatest / np.where(some, least, 1), 0))
+        text = "margin is the least over the pools of 1 - (largest score left out) / (smallest score chosen)"
+        self.equal(text, margin, np.min(shares, axis=0), 1e-9, 1e-12, k=self.ks[None], scores=scores)
+        counts = np.array([np.asarray(self.with_k(k).pools(units)[1]) for k in self.ks])
+        taken = np.stack([(chosen & ~locked & (pools == pool)).sum(-1) for pool in range(counts.shape[-1])], axis=-1)
+        self.law("pools tell how many of each are chosen", taken == counts, found=counts[None], chosen=taken)
+        room = self.out["support"].idx.shape[-1] - bound.n_free
+        self.law("a support has room for as many units as room says", room == bound.room, room=bound.room, found=room)
 
     def tangents(self) -> None:
         once, twice = self.out["tangent"], self.out["twice"]

@@ -307,7 +307,7 @@ def check_count(name: str, k: ArrayLike) -> AnyArray:
         integer = k is not None and (jnp.issubdtype(jnp.result_type(k), jnp.integer) or _whole(k))
     except TypeError:  # not a number at all
         integer = False
-    if isinstance(k, (bool, np.bool_)) or not integer:
+    if not integer:
         raise ValueError(f"{name}: must be a nonnegative integer, got {k!r}.")
     if is_concrete(k) and np.min(k) < 0:
         raise ValueError(f"{name}: must be >= 0, got {np.min(k)}.")

@@ -76,7 +76,7 @@ class GroupSparsity(AbstractBoundedUnits):
         if self.n_features not in (p, n_features):
             raise ValueError(f"groups: needs one label per feature ({p}), got {self.n_features}.")
         each = n_features // self.n_features  # coefficients of a feature: the responses
-        table = (self.table[:, :, None] * each + np.arange(each)).reshape(len(self.table), -1)
+        table = (self.table[:, :, None] * each + np.arange(each, dtype=np.int32)).reshape(len(self.table), -1)
         sizes = {"table": table, "filled": np.repeat(self.filled, each, axis=1), "n_features": n_features}
         return replace(self._bound_to(objective, self.table.shape[0], "groups"), **sizes)
 
@@ -91,7 +91,7 @@ class GroupSparsity(AbstractBoundedUnits):
     def scores(self, z: Float[Array, "d"]) -> Float[Array, "units"]:
         values = jnp.where(self.filled, self.gains(z)[self.table], 0)
         if self.within is not None and self.within < values.shape[1]:
-            values = jnp.sort(values, axis=1)[:, values.shape[1] - self.within :]
+            values = jnp.sort(values)[:, values.shape[1] - self.within :]
         return norms(values)
 
     def clip(self, z: Float[Array, "d"]) -> Float[Array, "d"]:

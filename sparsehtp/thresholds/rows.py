@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 import equinox as eqx
@@ -50,7 +51,7 @@ class RowSparsity(AbstractBoundedUnits):
 
     @property
     def entries_per_unit(self) -> int:
-        return int(self.shape[1]) if self.shape else 1
+        return math.prod(self.shape[1:])
 
     def bind(self, objective: Bindable) -> Self:
         shape = objective.external_shape

@@ -130,7 +130,7 @@ class Simplex(AbstractSparsity):
         down = u[order]
         sums, squares = (jnp.append(0, jnp.cumsum(a)) for a in (down, down**2))
         i = jnp.arange(m + 1)
-        last = jnp.clip(m - k + i, 0, m)  # of the entries left outside
+        last = jnp.minimum(m - k + i, m)  # of the entries left outside
         sums, squares = (jnp.sum(a) + b + b[m] - b[last] for a, b in ((held, sums), (held**2, squares)))
         kept = squares - (sums - total) ** 2 / jnp.maximum(k + keep.shape[0], 1)
         most = jnp.argmax(jnp.where(i <= k, kept, -jnp.inf))

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.sparse import BCOO
+from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.columns import Columns, moments
@@ -47,6 +49,9 @@ def test_products_match_numpy(name, dtype):
     np.testing.assert_allclose(mean, expected, rtol=tol, atol=tol)
     np.testing.assert_allclose(deviation, np.sqrt(WEIGHTS @ (ARRAY - expected) ** 2), rtol=10 * tol)
     np.testing.assert_array_equal(largest, np.abs(X).max(0))
+    for power in (-600, 600) if dtype == np.float64 else (-100, 100):  # where squares are no numbers
+        found = np.ldexp(products(cases.DESIGNS[name](np.ldexp(X, power)), w, r, s, idx, rows)[5], -power)
+        np.testing.assert_allclose(found, [mean, deviation], rtol=tol)
 
 
 @cases.jit
@@ -62,12 +67,13 @@ def weighted(design, s):
 @pytest.mark.parametrize("name", cases.DESIGNS)
 def test_a_row_without_weight_may_hold_any_number(name, dtype):
     X, s = ARRAY.astype(dtype), WEIGHTS.astype(dtype)
-    s[2] = 0
+    s[2], X[:, 4] = 0, 1 / 3
     far = X.copy()
     far[2, [1, 3]] = np.finfo(dtype).max / 4, -np.finfo(dtype).max / 4  # its square overflows
     assert X[2, 3] == 0  # and sparse columns get a nonzero more
-    near = weighted(cases.DESIGNS[name](X), s)
-    chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s), near, rtol=10 * np.finfo(dtype).eps)
+    near = weighted(cases.DESIGNS[name](X), s / s.sum())
+    assert near[0][1][1][4] <= 10 * np.finfo(dtype).eps, "a column of equal numbers has no deviation"
+    chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s / s.sum()), near, rtol=10 * np.finfo(dtype).eps)
 
 
 @pytest.mark.usefixtures("x64")
@@ -97,17 +103,38 @@ def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, m
     np.testing.assert_array_equal(alone, host[0])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_nonfinite_entries_are_seen(name, bad):
+def test_nonfinite_entries_are_seen(name):
     X = ARRAY.copy()
-    X[2, 3] = bad
+    X[[2, 0, 5], [3, 0, 1]] = np.nan, np.inf, -np.inf
     found = np.isfinite(cases.DESIGNS[name](X).magnitudes())
     np.testing.assert_array_equal(found, np.isfinite(X).all(0))
 
 
+@pytest.mark.usefixtures("x64")
+def test_centred_columns_and_what_was_subtracted_are_the_data():
+    """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
+    grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
+    X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
+    X[:, 3], X[weights == 0, 1], X[1, 2] = 5, 1e-9, 1e-30
+    facts = X.mean(0) + 5 * (np.arange(4) == 1), grain, np.arange(4) == 3, weights
+    for make in (cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]):
+        moved, shift = cases.jit(lambda design, *facts: design.centred(*facts))(make(X), *facts)
+        Z, shift, live = np.asarray(moved.array.T if moved.by_feature else moved.array), np.asarray(shift), weights > 0
+        np.testing.assert_array_equal((Z[:, :3] + shift[:3])[live], X[live, :3])
+        assert shift[2] == 0 and not Z[:, 3].any() and np.array_equal(np.round(shift / grain), shift / grain)
+        mean = np.average(Z[:, :2], 0, weights)
+        assert np.all(np.abs(mean) <= Z[live, :2].std(0)), "and what is left of the mean is corrected"
+
+
+def test_columns_of_zeros_at_the_end_are_left_out():
+    X = np.array([[1.0, 0, 2, 0, 0], [0, 3, 1, 0, 0], [0, 0, 5, 0, 0]], np.float32)
+    for make in (cases.DESIGNS[name] for name in ("dense", "dense_fortran", "csr")):
+        chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
-@pytest.mark.parametrize("name", ["dense", "dense_fortran", "csr"])
+@pytest.mark.parametrize("name", ["dense", "dense_fortran", "dense_jax", "csr"])
 def test_integers_become_floats(dtype, name):
     X = np.array([[1, 0, 2], [0, 3, 1]]).astype(dtype)
     with jax.enable_x64(True):
@@ -117,13 +144,21 @@ def test_integers_become_floats(dtype, name):
     assert cases.DESIGNS[name](X).dtype == jnp.float32
 
 
-def test_lists_and_float16():
-    np.testing.assert_array_equal(sht.designs.DenseDesign([[1.0, 2.0], [3.0, 4.0]]).mv(jnp.array([1.0, 1.0])), [3, 7])
-    assert sht.designs.DenseDesign(np.ones((2, 2), np.float16)).shape == (2, 2)
+def test_every_table_becomes_a_design_of_its_kind():
+    from sparsehtp.designs.sparse import as_design
+
+    for kind, tables in (
+        (sht.designs.DenseDesign, ([[1.0, 0.0]], np.eye(2, dtype=np.float16), jnp.eye(2))),
+        (
+            sht.designs.SparseDesign,
+            (sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))),
+        ),
+    ):
+        for table in tables:
+            design = as_design(table)
+            assert isinstance(design, kind) and as_design(design) is design and design.dtype == np.float32
 
 
-def test_fortran_order_is_kept_and_sliced_views_work():
-    X = np.asfortranarray(ARRAY)
-    assert sht.designs.DenseDesign(X).by_feature and not sht.designs.DenseDesign(ARRAY).by_feature
+def test_sliced_views_work():
     view = ARRAY[::2, 1:4]
     np.testing.assert_allclose(sht.designs.DenseDesign(view).rmv(jnp.ones(4)), view.sum(0), rtol=1e-5)

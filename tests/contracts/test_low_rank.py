@@ -41,8 +41,6 @@ def test_projection_is_nearest(shape, dtype):
                 tol = 1e-12 if dtype == np.float64 else 1e-5
                 error = np.linalg.norm(np.asarray(x, float).reshape(shape) - best(A, r))
                 assert error <= tol * np.linalg.norm(np.asarray(A, float)), (name, r)
-                again, _ = project(x, jnp.int32(r))
-                np.testing.assert_allclose(again, x, atol=tol * max(1e-30, np.abs(A).max()))
                 joined = (factors.left * factors.values) @ factors.right.T
                 np.testing.assert_allclose(joined.ravel(), x, atol=tol * max(1e-30, np.abs(A).max()))
                 assert np.array_equal(factors.mask, np.arange(r_max) < r)
@@ -61,8 +59,7 @@ def test_float32_resolves_small_singular_values():
     exact = np.linalg.svd(A.astype(float))[1][:2]
     np.testing.assert_allclose(triplets.values, exact, rtol=1e-3)
     left, values, right = (np.asarray(part, float) for part in triplets)  # a GPU's product would round to tf32
-    error = left * values @ right.T - best(A, 2)
-    assert np.linalg.norm(error) < 2e-7
+    np.testing.assert_allclose(left * values @ right.T, best(A, 2), atol=2e-7)
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -89,9 +86,9 @@ def test_two_large_sides(monkeypatch):
     rng = np.random.default_rng(3)
     U, V = np.linalg.qr(rng.standard_normal((60, 40)))[0], np.linalg.qr(rng.standard_normal((50, 40)))[0]
     A = (U * 0.7 ** np.arange(40)) @ V.T
-    for matrix in (A, A.T):
+    for matrix, room in ((A, 1e-6), (A.T, 1e-6), (rng.standard_normal((60, 18)), 1e-12)):  # the last is exact
         t = low_rank.leading_triplets(jnp.asarray(matrix), 5)
-        np.testing.assert_allclose(t.left * t.values @ t.right.T, best(matrix, 5), atol=1e-6)
+        np.testing.assert_allclose(t.left * t.values @ t.right.T, best(matrix, 5), atol=room)
     low_rank._batched.cache_clear()
 
 
@@ -127,7 +124,7 @@ def test_nonfinite_matrices_stay_nonfinite(bad, x64):
 def test_triplets_do_not_depend_on_the_scale(x64):
     """No finite matrix overflows or underflows to zero on the way."""
     with jax.enable_x64(x64):
-        A = np.random.default_rng(7).standard_normal((6, 4)).astype(np.float64 if x64 else np.float32)
+        A = -np.random.default_rng(7).exponential(size=(6, 4)).astype(np.float64 if x64 else np.float32)
         project = cases.jit(lambda A: leading_triplets(A, 2))
         t = project(jnp.asarray(A))
         for power in (1000, 600, -600, -1000) if x64 else (120, 80, -80, -110):

@@ -1,6 +1,7 @@
 """Thresholds: the laws of `sparsehtp.testing`, brute force over units in NumPy, and the tight bound."""
 
 import itertools
+import re
 
 import cases
 import jax
@@ -10,6 +11,7 @@ from scipy.optimize import brentq
 
 import sparsehtp as sht
 from sparsehtp.testing import check_threshold
+from sparsehtp.thresholds.base import Unscaled, next_power_of_two
 
 P = 6
 LOWER, UPPER = np.array([-0.5, 0, -1, -2, -np.inf, -0.1]), np.array([0.1, 2, 0, 1, 2, np.inf])
@@ -22,7 +24,7 @@ THRESHOLDS = {
     "groups_all": sht.GroupSparsity(GROUPS, 3),
     "groups_keep_within": sht.GroupSparsity(GROUPS, 1, keep=[0], within=1),
     "groups_box_within": sht.GroupSparsity(GROUPS, 2, within=2, lower=LOWER, upper=UPPER),
-    "leaf_dense": sht.LeafSparsity({"a": None, "b": 2}),
+    "leaf_dense": sht.LeafSparsity({"a": 2, "b": None}),
 }
 
 
@@ -100,7 +102,7 @@ NEAREST = {
     "leaf": lambda z, k, t: np.append(
         nearest(z * (EACH < 2), min(k, 2), EACH)[:2], nearest(z * (EACH >= 2), k, EACH)[2:]
     ),
-    "leaf_dense": lambda z, k, t: np.append(z[:2], nearest(z * (EACH >= 2), k, EACH)[2:]),
+    "leaf_dense": lambda z, k, t: np.append(nearest(z * (EACH < 2), k, EACH)[:2], z[2:]),
     "rank": lambda z, k, t: leading(z, k, (3, 2)),
     "rows": lambda z, k, t: nearest(z, k, ROWS),
     "rows_keep": lambda z, k, t: nearest(z, k, ROWS, [1]),
@@ -128,3 +130,39 @@ def test_laws(name):
         return NEAREST[name](z, int(counts[0]) if counts else 0, step_size)
 
     check_threshold(threshold, objective, reference if name in NEAREST else None)
+
+
+def test_static_limits():
+    """The next power of two, 16 at least but for groups and ranks, and not above what there is; or what is given."""
+    assert [next_power_of_two(k) for k in range(10)] == [1, 1, 2, 4, 4, 8, 8, 8, 8, 16]
+    tens = np.arange(100) // 10
+    for threshold, most in (
+        (sht.Sparsity(5), 16), (sht.Sparsity(17), 32), (sht.Sparsity(70), 100), (sht.Sparsity(17, keep=range(80)), 20),
+        (sht.Sparsity(5, k_max=9), 9), (sht.Sparsity(5, k_max=300), 100), (sht.GroupSparsity(tens, 3), 4),
+        (sht.GroupSparsity(tens, 3, k_max=20), 10), (sht.L0L1L2(1.0), 100), (sht.L0L1L2(1.0, k_max=7), 7),
+    ):  # fmt: skip
+        assert threshold.bind(Unscaled((100,))).k_max == most
+    assert [sht.Rank(*args).bind(Unscaled((9, 8))).r_max for args in ((3,), (5,), (5, 6), (5, 20))] == [4, 8, 6, 8]
+    leaves = cases.bound_to(sht.LeafSparsity(2))  # of 2 and 4 entries
+    for limit, blocks in ((None, (2, 4)), (3, (2, 3)), ({"a": 1, "b": 9}, (1, 4))):
+        assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
+    cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
+    few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
+    assert sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((3,))).prices.tolist() == [0, 1, 1]
+    kept = sht.L0L1L2(0.1, prices=[0.1, 2, 3], keep=[1]).bind(Unscaled((3,))).prices
+    assert kept.tolist() == [0.1, 0, 3] and few.l0.dtype == kept.dtype == float  # outside of x64 too
+    x, support = cases.jit(lambda z: few(z))(np.array([1.0, -4.0, 0.0, 3.0], np.float32))
+    assert few.overflow(x) and sorted(cases.members(support)) == [1, 3]  # one more shows it
+    np.testing.assert_array_equal(x, [0, -4, 0, 3])
+    np.testing.assert_array_equal(sht.L0L1L2(0.5)(jax.numpy.array([0.9, -2, 1.1]))[0], np.float32([0, -2, 1.1]))
+
+
+def test_what_a_threshold_says_of_itself():
+    for name, threshold in THRESHOLDS.items():
+        objective = cases.bound_to(threshold) or Unscaled((P,), dtype=np.dtype(np.float32))
+        bound = threshold.bind(objective)
+        assert {leaf.dtype for leaf in jax.tree.leaves(bound)} <= {np.dtype(bool), np.dtype(np.int32), objective.dtype}
+        found = bound.bounded, bound.exchangeable, bound.plain, bound.entries_per_unit, bound.n_free, threshold.n_free
+        words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
+        sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free, 0
+        assert found == (*(bool(re.search(word, name)) for word in words), *sizes), name

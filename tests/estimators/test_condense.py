@@ -105,10 +105,15 @@ def test_sums_of_squares_are_those_of_all_rows(options, far, intercept, monkeypa
 @pytest.mark.parametrize("intercept", [False, True])
 def test_constant_columns_and_targets_stay_constant(intercept):
     X, _, weights = data(0)
-    X[:, 1], X[:, 3] = 1 / 3, 1e9 / 3
+    X[:, 1], X[:, 2], X[:, 3] = (
+        1 / 3,
+        1e3 * (1 + 1e-13 * X[:, 2]),
+        1e9 / 3,
+    )  # a model in columns sees none of these vary
     few = condensed(X, [np.full(N, 0.1)], weights, None, intercept)
     deviation = np.ptp(few.X, axis=0)
-    assert not deviation[[1, 3]].any() and deviation[[0, 2, 4]].all() and np.ptp(few.targets[0]) == 0
+    assert not deviation[[1, 3]].any() and deviation[[0, 4]].all() and np.ptp(few.targets[0]) == 0
+    assert (deviation[2] == 0) == intercept
     assert few.stand_in.levels[0] == 0.1 * intercept and np.any(few.targets[0]) != intercept
 
 
