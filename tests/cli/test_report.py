@@ -3,6 +3,8 @@
 import base64
 import re
 import shlex
+import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 
@@ -124,6 +126,17 @@ def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
         assert f"{feature['coefficient']:+.5g} " in table and f"{feature['standardized']:+.5g} " in table
 
 
+@pytest.mark.slow
+def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
+    arguments, out, *_ = fitted
+    assert (out / "report.html").exists()
+    made(out, *arguments, "--diagnostics")
+    assert not (out / "report.html").exists()
+    assert (out / "history.png").exists() and (out / "history.csv").exists()
+    made(out, *arguments)
+    assert not (out / "history.png").exists() and not (out / "history.csv").exists()
+
+
 def test_the_report_holds_what_was_done_to_the_data_and_texts_as_one_feature(tmp_path):
     city, file = np.array(["Bonn", "Oslo", "Rome"])[np.arange(N) % 3], tmp_path / "table.csv"
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "flat": 1, "note": "x", "city": city, "y": X[:, 0]})
@@ -147,6 +160,17 @@ def test_a_missing_font_is_one_warning(fitted):
     assert said.count("no font here has") <= 1 and "Glyph" not in said
 
 
+@pytest.mark.slow
+def test_the_report_of_classes_with_a_cross_validated_k(tmp_path):
+    classes = TABLE.assign(**{TARGET: np.where(X[:, 0] + 0.7 * X[:, 3] > 0.4, "yes & so", "no")})
+    classes.to_csv(tmp_path / "table.csv", index=False)
+    arguments = ("--target", TARGET, "--loss", "logistic", "--solver", "htp")
+    _, page, model = reported(tmp_path / "out", "fit", tmp_path / "table.csv", *arguments)
+    chosen = model["cv"]["table"][model["cv"]["chosen"]]
+    assert {chosen["k"], chosen["l2"], chosen["mean_loss"], chosen["se"]} <= set(page.numbers)
+    assert "ROC" in " ".join(page.alts) and "Cross-validation" in " ".join(page.alts)
+
+
 def test_the_report_of_a_path_and_an_objective_that_never_rises(tmp_path):
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     common = ("--target", TARGET, "--k-max", 4, "--l2", 0.5, "--solver", "forward")
@@ -168,3 +192,25 @@ def test_the_picture_of_a_path_draws_coefficients_per_standard_deviation(make):
     drawn = [np.nan_to_num(line.get_ydata()) for line in figure.axes[0].lines if len(line.get_ydata()) == 3]
     for expected in (path.x * X.std(axis=0)).T[[0, 1]]:
         assert any(np.allclose(expected, found) for found in drawn)
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "microsoft-edge")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_shows_and_prints_it(fitted, tmp_path):
+    page = tmp_path / "report.html"
+    text = (fitted[1] / "report.html").read_text(encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
+
+    def browse(*more):
+        return subprocess.run([BROWSER, *flags, *more, page.as_uri()], capture_output=True, timeout=120, check=True)
+
+    shown = browse("--dump-dom").stdout.decode()
+    assert set(Page(text).numbers) == set(map(float, re.findall(r'<data value="([^"]+)"', shown)))
+    browse(f"--screenshot={tmp_path / 'page.png'}")
+    browse(f"--print-to-pdf={tmp_path / 'page.pdf'}")
+    assert (tmp_path / "page.png").stat().st_size > 5000
+    assert re.search(rb"/MediaBox ?\[0 0 59[45]\S* 84[12]", (tmp_path / "page.pdf").read_bytes())  # A4 in points
