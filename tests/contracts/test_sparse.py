@@ -153,7 +153,7 @@ def test_batches_are_loops(design):
 
 def test_batches_of_designs_are_loops(design):
     """Of their entries alone: the places of these are shared."""
-    W2, idx, units = RNG.standard_normal((9, P)), np.array([3, 1, 3]), jnp.array([1.0, 2.0])
+    W2, idx, units = jnp.asarray(RNG.standard_normal((9, P))), np.array([3, 1, 3]), jnp.array([1.0, 2.0])
 
     def scaled(s):
         return jax.tree.map(lambda a: a * s if a.dtype == X.dtype else a, design)
