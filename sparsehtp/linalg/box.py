@@ -74,7 +74,7 @@ class Chart(Everywhere):
         if self.plane.signed:
             return half
         least = jnp.finfo(slope.dtype).eps * jnp.max(jnp.abs(slope)) / self.total  # a linear F has a minimum too
-        return half + least * jnp.eye(slope.shape[0], dtype=slope.dtype)
+        return half + jnp.diag(jnp.where(self.share > 0, least, 0))
 
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
         return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
@@ -118,7 +118,7 @@ class Plane(NamedTuple):
         held = self.normal > 0
         normal = jnp.where(held, self.normal, 1)
         # In differences to the largest: what is far below it is zero, and the others lose no digits to a common part.
-        largest = jnp.max(jnp.where(held, z / normal, -jnp.inf))
+        largest = jnp.max(jnp.where(held, z / normal, -jnp.inf), initial=-jnp.inf)
         below = jnp.where(held, z - normal * jnp.where(jnp.any(held), largest, 0), 0)
         level = jnp.where(held, below / normal, -jnp.inf)
         order = jnp.argsort(-level)

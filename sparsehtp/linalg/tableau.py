@@ -49,7 +49,7 @@ class Tableau(NamedTuple):
     """The state described above; a row is free (zeros) where idx is -1."""
 
     idx: Int[Array, "m"]
-    gram: Float[Array, "m m"]  # G, with anything in free rows
+    gram: Float[Array, "m m"]  # G, with any diagonal in free rows
     inverse: Float[Array, "m m"]
     H: Float[Array, "m p"]
     c: Float[Array, "m"]
@@ -94,13 +94,13 @@ def tableau_at(
 ) -> Tableau:
     """The tableau of the features idx where `mask` holds, from the data; with prices of magnitude at these signs."""
     rhs, empty = equations.rhs, empty_tableau(equations, idx.shape[0])
-    K = equations.rows(idx)
+    K = jnp.where(mask[:, None], equations.rows(idx), 0)
     G = K[:, idx]
     G = (G + G.T) / 2
     inverse = masked_factor(G, mask).inverse(rhs.dtype)
     H = dot(inverse, K)
     pull = rhs[idx] if l1 is None or signs is None else rhs[idx] - jnp.where(signs > 0, l1[0, idx], -l1[1, idx])
-    c = dot(inverse, pull)
+    c = dot(inverse, jnp.where(mask, pull, 0))
     chosen = empty.chosen.at[idx].max(mask)
     return empty._replace(
         idx=jnp.where(mask, idx, -1),
@@ -110,7 +110,7 @@ def tableau_at(
         c=c,
         g=rhs - dot(c, K),
         q=jnp.where(chosen, 0, equations.diagonal - jnp.sum(K * H, axis=0)),
-        value=equations.constant - dot(c, pull),
+        value=equations.constant - dot(c, jnp.where(mask, pull, 0)),
         chosen=chosen,
         l1=l1,
     )
@@ -152,7 +152,7 @@ def swap_gains(t: Tableau, rows: Bool[Array, "m"], features: Int[Array, "b"] | N
         H, g, q, chosen, floor = H[:, features], g[features], q[features], chosen[features], floor[features]
         l1 = l1 if l1 is None else l1[:, features]
     d = jnp.where(rows, jnp.diagonal(t.inverse), 1.0)[:, None]
-    c = t.c[:, None]
+    c = jnp.where(rows, t.c, 0.0)[:, None]
     q = q + H**2 / d
     usable = rows[:, None] & ~chosen & (q > floor)
     slope = soft(g + c / d * H, l1 if l1 is None else l1[:, None])

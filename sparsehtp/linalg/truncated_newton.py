@@ -80,7 +80,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
     value0, null = problem.value(z0), problem.value(jnp.zeros_like(z0))
     lower = ~(value0 <= null) & jnp.isfinite(null)
     z0, value0 = jnp.where(lower, 0, z0), jnp.where(lower, null, value0)
-    scale = problem.scale(z0)
+    scale = jnp.where(problem.mask, problem.scale(z0), 0)
     scale = jnp.maximum(scale, eps * jnp.max(scale))
 
     def size(g: Float[Array, "m"]) -> Float[Array, ""]:

@@ -249,7 +249,9 @@ class Precision(AbstractScored):
 
     def origin(self) -> Float[Array, "d"]:
         """The minimiser without pairs."""
-        return self.pack(jnp.diag(jnp.clip(1 / jnp.diagonal(self.S), *self.interval)))
+        variance = jnp.diagonal(self.S)
+        best = 1 / jnp.where(variance > 0, variance, 1 / self.interval.upper)
+        return self.pack(jnp.diag(jnp.clip(best, *self.interval)))
 
     def feasible(self, x: Float[Array, "d"]) -> Float[Array, "d"]:
         return self.pack(shrunk(self.unpack(x), self.interval))

@@ -57,6 +57,18 @@ class Hill(NamedTuple):
         return self.grad(z), jnp.abs(self.grad(z)), lambda damping: jnp.diag(self.scale(z) + damping)
 
 
+class Padded(Hill):
+    """The same with a second coordinate that is padding, of whose scale nothing is known."""
+
+    mask = np.array([True, False])
+
+    def scale(self, z):
+        return jnp.array([self.value(z) ** -3, np.nan])
+
+    def hessian_product(self, z):
+        return lambda v: jnp.array([self.value(z) ** -3 * v[0], 0.0])
+
+
 def test_truncated_steps_are_halved_and_damped():
     """Transcribed; a coordinate on which nothing depends stays at zero."""
     run = cases.jit(lambda c, most: la.truncated_newton(Hill(c), jnp.zeros(2), most))
@@ -71,6 +83,8 @@ def test_truncated_steps_are_halved_and_damped():
             z, damping = z + size * direction, damping / 10 if size == 1 else min(10 * damping, 1)
             np.testing.assert_allclose(run(c, most).z, [z, 0], rtol=1e-6, atol=1e-6, err_msg=f"{c}, {most} steps")
         assert run(c, None).solved and abs(run(c, None).z[0] - c) < 1e-6
+    padded = cases.jit(lambda: la.truncated_newton(Padded(5.0), jnp.zeros(2)))()
+    assert padded.solved and abs(padded.z[0] - 5) < 1e-6
 
 
 def test_every_step_of_newton_lowers_the_value():
@@ -126,6 +140,9 @@ def test_coordinates_of_a_plane(kind):
         move = chart.move(jnp.where(own, d, 0))
         return own, move, slope, chart.curvature(jnp.asarray(A), slope), chart.filled(z + move), chart.terms(grad**2)
 
+    # A linear F has a minimum on a small simplex too, and the curvature of what is not on it stays.
+    small = la.Box(plane=kind(jnp.array([1.0, 0, 2, 0.5, 3]), jnp.asarray(1e-20))).around(jnp.asarray(z))
+    assert np.isclose(small.curvature(jnp.asarray(A), small.slope(grad))[1, 1], A[1, 1], rtol=1e-12)
     for normal in (np.ones(5), np.array([1.0, 0, 2, 0.5, 3]), np.zeros(5)):
         own, move, slope, curvature, filled, terms = map(np.asarray, all_of(normal, z, d))
         assert own.sum() == 5 - normal.any() and np.array_equal(move[own], d[own])

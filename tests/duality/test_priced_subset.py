@@ -86,6 +86,13 @@ def test_gains_of_moves_are_exact_at_their_signs():
         here, c = at_signs(model, inside, l1, signs)
         np.testing.assert_allclose(t.value, here, rtol=1e-10)
         np.testing.assert_allclose(t.c[:3], c, rtol=1e-9)
+        # What pads a row may be a feature that may not be negative, and whose square is more than any number.
+        sides = jnp.stack([l1, np.where(np.arange(9) == 8, np.inf, l1)])
+        over = GramEquations(model.A.at[8, 8].set(np.inf), model.rhs, model.diagonal.at[8].set(np.inf), model.constant)
+        padded = tableau_at(over, jnp.asarray([0, 2, 5, 8]), jnp.arange(4) < 3, sides, signs[[0, 2, 5, 8]])
+        for name in ("value", "c", "g", "H", "inverse"):
+            np.testing.assert_allclose(getattr(padded, name), getattr(t, name), rtol=1e-12, err_msg=name)
+        assert padded.q[8] == np.inf
         table = np.asarray(move_gains(t, t.idx >= 0, jnp.asarray(l0), jnp.ones(9, bool)))
         for i in (0, 1, 2, 4):  # row 3 is free, row 4 takes nothing out
             for j in range(10):

@@ -303,6 +303,10 @@ def test_weights_labels_and_held_out_values():
     bounds = 0.9 / np.diag(S).max(), 1.1 / np.diag(S).max()  # which leave out the best without pairs
     narrow = sht.Precision(S, 40, bounds=bounds)
     assert np.isfinite(narrow.value(narrow.origin())) and narrow.interval == bounds
+    still = sht.Precision.from_data(np.where((np.arange(P) == 0) & (np.arange(40) < 20)[:, None], 1, X))
+    weights = jnp.where(jnp.arange(40) < 20, 1.0, 0)
+    flat = jax.grad(lambda weights: still.reweighted(weights).origin().sum())(weights)  # a column without variance
+    assert np.isfinite(flat).all()
 
 
 def test_starting_points():
