@@ -235,3 +235,15 @@ def test_every_design_gives_the_same_solution(name):
     for other in others:
         np.testing.assert_allclose(other.x, first.x, atol=1e-11 if name == "linear" else 1e-9)
         np.testing.assert_allclose(other.value, first.value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_model_of_moved_data_is_about_where_they_were(standardize):
+    y, centre, level = RNG.standard_normal(N) + 2000, np.array([1.0, -2, 30, 0, 0]), 5.0
+    options = {"l2": 0.1, "fit_intercept": True, "standardize": standardize}
+    moved = sht.LinearModel(X - centre, y - level, **options).about(centre, level)
+    for model in (moved, sht.LinearModel(X, y, **options)):
+        w, b = RNG.standard_normal(P), 1999.0
+        penalty = 0.05 * np.sum((w * (X.std(0) if standardize else 1)) ** 2)
+        expected = np.mean((X @ w + b - y) ** 2) / 2 + penalty
+        np.testing.assert_allclose(model.value(model.to_internal(w, b)), expected, rtol=1e-10)
