@@ -1,5 +1,7 @@
 """Derivatives of solutions: finite differences, the adjoint, second derivatives, batches, and clear refusals."""
 
+from typing import NamedTuple
+
 import cases
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.derivatives.implicit import equations
+from sparsehtp.derivatives.implicit import _linear_solve, equations
 from sparsehtp.derivatives.margin import support_margin
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -394,3 +396,21 @@ def test_rows_of_a_path(solver):
         np.testing.assert_allclose(value, getattr(plain, field), rtol=1e-9, atol=1e-12)
         expected = (getattr(ahead, field) - getattr(behind, field)) / (2 * STEP)
         np.testing.assert_allclose(dot, expected, rtol=1e-5, atol=1e-7)
+
+
+class Poor(NamedTuple):
+    """Equations whose inverse is wrong by a hundredth."""
+
+    A: jax.Array
+
+    def product(self, z, v):
+        return self.A @ v
+
+    def inverse(self, point, free):
+        return lambda b: 1.01 * jnp.linalg.solve(self.A, b)
+
+
+def test_a_solution_of_equations_is_refined(x64):
+    A, b = jnp.array([[2.0, 0.5], [0.5, 1.0]]), jnp.array([1.0, -2.0])
+    found = _linear_solve(Poor(A), jnp.zeros(2), jnp.ones(2, bool), b)
+    np.testing.assert_allclose(found, (1 - 1e-4) * np.linalg.solve(A, b), rtol=1e-12)
