@@ -3,8 +3,8 @@
 `python -m tests.mutants --measure` runs the quick tests once and keeps which functions each runs, and for how long;
 with `--tests waiting` those that it leaves out, for `reach.py`, all or those of the files that are named.
 `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for each), runs
-the files that reach each, cheap and close ones first, stops at the first failure, and prints those that live. Outcomes
-are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed. With
+the tests closest to each and then the files that reach it, stops at the first failure, and prints those that live.
+Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed. With
 `--tests ci` both take all that CI runs, which tells whether a law is missing or only waits.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
@@ -17,12 +17,12 @@ import collections
 import concurrent.futures
 import difflib
 import hashlib
-import itertools
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -214,6 +214,8 @@ def pytest(folder, tests, arguments, timeout=None, **more):
     env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} | more
     command = [sys.executable, "-m", "pytest", "-m", TESTS[tests], "-p", "no:cacheprovider", "-p", PLUGIN]
     done = subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
+    if done.returncode in (-signal.SIGTERM, -signal.SIGINT):  # stopped by somebody, which says nothing of a mutant
+        raise KeyboardInterrupt
     return done.returncode, done.stdout.splitlines()
 
 
@@ -284,10 +286,7 @@ def judge(folder, tests, mutant, rows):
             return "unreached", diff, 0.0, ""
         known = {test: row for test, row in reach.load().items() if test in due}
         known |= {row["test"]: (row["seconds"], set(row["functions"])) for row in rows if not row["red"]}
-        lists = [reach.closest(name, known) for name in sorted(names)]
-        first = [test for test in dict.fromkeys(itertools.chain(*itertools.zip_longest(*lists))) if test]
-        total = itertools.accumulate(known[test][0] for test in first)
-        first = [test for test, seconds in zip(first, total, strict=True) if seconds < FIRST]
+        first = reach.within(sorted(names), known, FIRST)
         place = {test.split("::")[0]: i for i, test in reversed([*enumerate(first)])}
         first.sort(key=lambda test: place[test.split("::")[0]])  # each file once, where its first test stood
         red = [f"--deselect={row['test']}" for row in rows if row["red"]]  # by the notes, of the source

@@ -99,19 +99,23 @@ def closest(name, tests):
     return sorted(place, key=place.get)
 
 
+def within(names, tests, seconds):
+    """The tests closest to each function, then the next, ..., that together take no more than so many seconds."""
+    lists, taken = [closest(name, tests) for name in names], []
+    for test in dict.fromkeys(itertools.chain(*itertools.zip_longest(*lists))):
+        if test is not None and tests[test][0] <= seconds:
+            taken.append(test)
+            seconds -= tests[test][0]
+    return taken
+
+
 def due(names):
-    """The tests for these functions that together take no more than `SECONDS`: the closest of each, the next, ..."""
+    """The tests of those that wait which are closest to these functions, for as long as `SECONDS`."""
     tests = load() if names else {}
     known = {name for _, ran in tests.values() for name in ran}
-    lists = []
+    reached = []
     for name in names:
         module = name.split(":")[0] + ":"
         inner = {other for other in known if other.startswith(name if name == module else f"{name}.")}
-        own = {name} & known or inner or {other for other in known if other.startswith(module)}
-        lists += [closest(each, tests) for each in sorted(own)]
-    taken, left = [], SECONDS
-    for test in dict.fromkeys(itertools.chain(*itertools.zip_longest(*lists))):
-        if test is not None and tests[test][0] <= left:
-            taken.append(test)
-            left -= tests[test][0]
-    return taken
+        reached += sorted({name} & known or inner or {other for other in known if other.startswith(module)})
+    return within(reached, tests, SECONDS)

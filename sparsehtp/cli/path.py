@@ -155,7 +155,7 @@ class Subsets(Flow):
     def _proved(self) -> Proved:
         """Bounds for the rows with the chosen l2, the small k first, each with its share of the time that is left."""
         path, seconds = self.path, self.options.prove
-        lower, gaps = np.full((2, len(path.ks)), np.nan)
+        lower, gaps = np.full((2, len(path)), np.nan)
         rows = np.flatnonzero(path.l2s == path.l2s[self.chosen])
         rows = rows[np.argsort(path.ks[rows], kind="stable")]
         model, end = self.objective.reweighted(l2=path.l2s[self.chosen]), time.monotonic() + seconds
@@ -329,7 +329,7 @@ class Subsets(Flow):
         if failed:
             print_warning(
                 self.errors,
-                f"{failed} of {len(self.path.ks)} fits did not converge; see `result` in path.csv for which and how.",
+                f"{failed} of {len(self.path)} fits did not converge; see `result` in path.csv for which and how.",
             )
         return True
 

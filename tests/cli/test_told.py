@@ -18,6 +18,13 @@ from sparsehtp.cli.path import Proved, Subsets
 from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
 
 
+class Rows(SimpleNamespace):
+    """A path as far as it is told of."""
+
+    def __len__(self):
+        return len(self.ks)
+
+
 def feature(name, coefficient=1.0, column=None, **more):
     row = {"name": name, "column": column or name, "coefficient": coefficient, "standardized": 2 * coefficient}
     return row | more
@@ -154,7 +161,7 @@ def path_flow(**options):
 def test_a_path_on_the_screen():
     ks, l2s, converged = np.tile([0, 1, 2], 2), np.repeat([0.1, 1.0], 3), sht.results.RESULTS.converged
     flow = path_flow(l2=[0.1, 1.0], cv=3, criterion="bic", drop=list("cdef"), groups="who")
-    flow.path = SimpleNamespace(ks=ks, l2s=l2s, value=10.0 - ks, result=np.array([converged] * 5 + [converged + 1]))
+    flow.path = Rows(ks=ks, l2s=l2s, value=10.0 - ks, result=np.array([converged] * 5 + [converged + 1]))
     flow.units, flow.chosen, gaps = list("ab"), 4, np.array([1.0] * 3 + [1e-5, 0.5, np.nan])
     flow.bounds, flow.criterion = Proved(gaps, gaps), SimpleNamespace(best=5, values=np.arange(6) + 0.26)
     flow.cv = SimpleNamespace(best=5, best_1se=4, strong_ridge=4, mean=np.arange(6) / 3, se=np.arange(6) / 7)
@@ -197,7 +204,7 @@ def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
     monkeypatch.setattr(sht, "prove", prove)
     flow = path_flow(prove=60.0)
     ks, l2s = np.array([2, 1, 0, 1]), np.array([1.0, 1, 1, 0])
-    flow.chosen, flow.path = 1, SimpleNamespace(ks=ks, l2s=l2s, x=list("cbad"), value=[5.0, 6, 9, 7])
+    flow.chosen, flow.path = 1, Rows(ks=ks, l2s=l2s, x=list("cbad"), value=[5.0, 6, 9, 7])
     flow.objective = SimpleNamespace(reweighted=lambda l2: l2)
     bounds = flow._proved()
     np.testing.assert_allclose(bounds, [[4, 5, 9, np.nan], [1 / 4, 1 / 5, 0, np.nan]])
