@@ -4,8 +4,8 @@
 with `--tests waiting` those that it leaves out, for `reach.py`, all or those of the files that are named.
 `python -m tests.mutants --seed S --room ROOM --number N` draws N mutants of a room ("all" for each), runs
 the tests closest to each and then the files that reach it, stops at the first failure, and prints those that live.
-Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests changed. With
-`--tests ci` both take all that CI runs, which tells whether a law is missing or only waits.
+Outcomes are kept in `tests/.mutants`: a run that was stopped goes on, and what lived is tried again once tests
+changed. With `--tests ci` both take all that CI runs, which tells whether a law is missing or only waits.
 
 Mutants are made in copies of the tree. They use JAX's own cache of compilations, which finds a program by its contents,
 in place of the package's store, which would find none after a change of the source.
@@ -213,9 +213,12 @@ def pytest(folder, tests, arguments, timeout=None, **more):
     env |= {"JAX_COMPILATION_CACHE_DIR": str(KEPT / "programs"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     env |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"} | more
     command = [sys.executable, "-m", "pytest", "-m", TESTS[tests], "-p", "no:cacheprovider", "-p", PLUGIN]
-    done = subprocess.run([*command, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run([*command, *arguments], cwd=folder, env=env, timeout=timeout, **pipes)
     if done.returncode in (-signal.SIGTERM, -signal.SIGINT):  # stopped by somebody, which says nothing of a mutant
         raise KeyboardInterrupt
+    if "ERROR: not found" in done.stdout:
+        raise SystemExit("The tests are others than those that were measured: run --measure first.")
     return done.returncode, done.stdout.splitlines()
 
 
