@@ -36,7 +36,8 @@ def check_threshold(
     - Bounds and the plane (`box`) hold, kept units are in the support, free entries lead it and are left alone.
     - On its `entries` the result is the nearest point to z in the box, and zero elsewhere; `size`, `visible`,
       `differs`, `margin` and `free_gradient` are what they say.
-    - A larger k comes at least as near, and keeps as many units as k says, with ties to the lower index.
+    - A larger k comes at least as near, and keeps as many units as k says, with ties to the lower index; `pools` say
+      how many of each are chosen, and `room` for how many a support has places.
     - A set that contains the multiples of its points is projected onto alike at every scale, also in float32.
     - One point, a batch under `jax.jit` and `jax.vmap`, float32 and a tighter k_max give the same.
 
