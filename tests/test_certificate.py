@@ -163,6 +163,22 @@ def test_curvatures_of_exchanges_are_those_of_the_gram_matrix(x64, monkeypatch):
     assert bound.quadratic and smoothness == 0.25 and smoothness * float(bound.l2) == pytest.approx(0.1)
 
 
+def test_exchanges_into_the_span_of_what_stays_are_in_doubt(x64, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 7)) + 1
+    X[:, 4] = X[:, 1] - 2 * X[:, 2] + 1e-6 * X[:, 4]  # what only the exchange of 3 leaves as it is
+    X[:, 5] = 0  # adds nothing, surely
+    X[:, 6] = X[:, 1] + 2 + 1e-6 * X[:, 6]  # nearly 1 beside an intercept
+    model = sht.LinearModel(X, X[:, 0] + rng.standard_normal(N), fit_intercept=True)
+    threshold = sht.Sparsity(3).bind(model)
+    units = sht.results.Support(np.array([7, 1, 2, 3, 0]), np.arange(5) < 4)  # free, chosen, an empty place
+    point = jax.device_get(placed.refitted_point(model, threshold, jnp.ones(8), units))
+    for memory in (swap_scan.BLOCK_MEMORY, 8 * 5 * 7 - 1):
+        monkeypatch.setattr(swap_scan, "BLOCK_MEMORY", memory)
+        found = swap_scan.scan(model, units, np.array([1, 2, 3, 4]), point, 0.0)[0]
+        assert sorted(found.doubtful) == [(2, 6), (3, 4), (3, 6), (4, 4), (4, 6)], found.doubtful
+
+
 class At(SimpleNamespace):
     __getitem__ = staticmethod(lambda _: ())
 

@@ -9,7 +9,8 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._programs import clear
-from sparsehtp.estimators.padding import bucket
+from sparsehtp.designs import SparseDesign
+from sparsehtp.estimators.padding import Padding, bucket
 
 RNG = np.random.default_rng(3)
 N, P = 65, 33  # a row and a column beyond a bucket
@@ -36,6 +37,21 @@ def test_buckets_are_eight_an_octave():
     assert sizes[:16] == list(range(1, 17))
     assert all(n <= size <= 9 / 8 * n for n, size in enumerate(sizes, 1))
     assert [len({s for s in sizes if low <= s < 2 * low}) for low in (16, 64, 512)] == [8, 8, 8]
+
+
+def test_chunks_of_sparse_data_fill_the_least_bucket():
+    X = sparse.random_array((37, 45), density=0.4, rng=0, format="csr")
+    padding = Padding(*X.shape, active=True, l2_per_feature=False)
+    padded, (n, p) = padding.design(X), padding.size
+    whole = X.copy()
+    whole.resize((n, p))
+    exact = SparseDesign(whole)
+    for got, had in ((padded.by_row, exact.by_row), (padded.by_column, exact.by_column)):
+        chunks = had.owner.shape[0]
+        assert bucket(chunks) > chunks and {part.shape[0] for part in got[:3]} == {bucket(chunks)}, chunks
+        np.testing.assert_array_equal(got.data[chunks:], 0)
+    v = np.arange(p, dtype=np.float32)
+    np.testing.assert_allclose(padded.mv(v)[:37], X @ v[:45], rtol=1e-5)
 
 
 SAMPLES = sht.solvers.StochasticHT(sht.steps.ConstantStep(0.1), 4)

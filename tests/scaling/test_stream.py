@@ -40,6 +40,22 @@ def write(folder, y):
     return Shards(folder / "*.npz")
 
 
+def test_a_part_is_read_as_it_was_looked_at(tmp_path):
+    """Its rows, its columns and its labels, of which a single one may have changed."""
+    y = DATA["logistic"][1] + 2
+    shards = write(tmp_path, y)
+    shards.labels = (1.0, 3.0)
+    rows, labels = X[130:260], y[130:260]
+    np.testing.assert_array_equal(shards.read(1).y, labels - 2)
+    for other_rows, other_labels, sentence in (
+        (rows, cases.spoiled(labels, 2.0), r"^target: part-1.npz has other labels than 1.0 and 3.0\.$"),
+        (rows[1:], labels[1:], "^paths: .*part-1.npz has changed"),
+        (rows[:, 1:], labels, "^paths: .*part-1.npz has changed"),
+    ):
+        np.savez(shards.paths[1], X=other_rows, y=other_labels)
+        cases.refused(ValueError, sentence, lambda: shards.read(1))
+
+
 def write_npy(folder, y, weights=None, kind=np.float32):
     folder.mkdir(exist_ok=True)
     for i, (low, high) in enumerate(itertools.pairwise(CUTS)):
