@@ -113,6 +113,8 @@ def _best_move(dual: Dual, state: CDSSState, smoothness: Scalar | None) -> Swap:
     """The best of all features to add, to leave out or to exchange, with a gain as that of `best_swap`."""
     objective, p = dual.objective, state.energies.shape[0]
     w, grad, ridge = state.x[:p], state.grad[:p], objective.columns.ridge()[:p]
+    if state.centres is not None:  # the intercept follows, as in `best_swap`, and need not be the best one here
+        grad = grad - state.centres * state.grad[p]
     l0, l1 = dual.prices
     entering, _ = entry_gains(dual, state.energies, grad, w, smoothness)
     curvature = (objective.loss.smoothness if smoothness is None else smoothness) * state.energies + ridge

@@ -14,6 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
+from sparsehtp.certificates import penalised
 from sparsehtp.duality import Dual, dual_of, relax
 from sparsehtp.duality.dual import Fixed
 from sparsehtp.grids import penalised_path
@@ -318,6 +319,19 @@ def test_what_a_certificate_says_of_moves(logistic, bounded):
 @pytest.mark.parametrize("bounded", [False, True], ids=["free", "bounded"])
 def test_what_a_certificate_says_of_moves_in_two_thousand_cases(logistic, bounded):
     check_moves(logistic, bounded, range(3, 59))
+
+
+def test_a_move_gains_between_what_is_found_and_what_is_bounded():
+    for seed, l0 in itertools.product(range(4), (1e-3, 0.02)):
+        problem = small(seed, True)._replace(l0=l0, l2=0.5)
+        objective, threshold = posed(problem, lower=problem.lower, upper=problem.upper)
+        w = np.clip(np.where(np.arange(6) % 2, 0, 0.3), problem.lower, problem.upper)
+        entries = sht.results.Support(np.arange(8), np.append(w != 0, [True, False]))
+        point = penalised._penalised(
+            objective, threshold.bind(objective), objective.to_internal(jnp.asarray(w), 0.1), entries
+        )
+        most = moves(problem, w, 0.1)
+        assert point.found.gain <= most + 1e-4 and 0 < most <= point.most + 1e-12, (seed, l0, point.found, most)
 
 
 def check_moves(logistic, bounded, seeds):
