@@ -152,6 +152,76 @@ def test_coordinates_of_a_plane(kind):
         np.testing.assert_allclose(terms[own], (grad**2 + share * grad[np.argmin(own)] ** 2)[own], rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [la.Plane, la.SignedPlane])
+def test_what_no_plane_holds_stays_and_has_no_multiplier(kind):
+    z, grad = RNG.standard_normal(5), RNG.standard_normal(5)
+    run = cases.jit(
+        lambda normal, z, grad: (kind(normal, jnp.ones(())).nearest(z), kind(normal, 1.0).multiplier(z, grad))
+    )
+    for normal in (np.zeros(5), np.array([1.0, 0, 2, 0, 3])):
+        held = normal != 0
+        for point in (z, np.zeros(5), np.where(held, 0, z)):
+            near, multiplier = run(normal, point, np.where(held, 3 * normal, grad))
+            np.testing.assert_array_equal(near[~held], point[~held])
+            np.testing.assert_allclose([normal @ near, multiplier], [held.any(), 3 * held.any()], rtol=1e-12)
+
+
+def test_the_terms_of_a_spare_coordinate_count_where_it_moves():
+    plane = la.Plane(jnp.array([1.0, 0, 2, 0.5, 3]), jnp.ones(()))
+    chart, terms = la.Box(plane=plane).around(jnp.array([0.1, 1, 0.1, 0.1, 0.2])), jnp.ones(5).at[4].set(jnp.inf)
+    np.testing.assert_array_equal(chart.terms(terms)[:4], [np.inf, 1, np.inf, np.inf])
+    # A linear F has a minimum on the simplex: its Newton step is long and finite.
+    slope = chart.slope(jnp.array([1.0, 0, 2, 0, 0]))
+    own = np.array([0, 2, 3])
+    curvature = np.asarray(chart.curvature(jnp.zeros((5, 5)), slope))[np.ix_(own, own)]
+    step = np.linalg.solve(curvature, -np.asarray(slope)[own])
+    assert np.isfinite(step).all() and np.abs(step).max() > 1e10
+
+
+class Unvalued(Padded):
+    """No value at zero, and terms of padding that are no numbers."""
+
+    def value(self, z):
+        return jnp.where(z[0] == 0, jnp.nan, super().value(z))
+
+    def derivatives(self, z):
+        grad, terms, hess = super().derivatives(z)
+        return (
+            grad,
+            terms.at[0].set(1).at[1].set(jnp.inf),
+            lambda damping: jnp.diag(jnp.array([1.0, 0])) * hess(damping),
+        )
+
+    scale, hessian_product = Hill.scale, Hill.hessian_product
+
+
+class Rounded(Hill):
+    """Values that are sums of large terms, and wrong by some of their roundings."""
+
+    def value(self, z):
+        return super().value(z) + 1e10 * (jnp.sin(1e3 * z[0]) ** 2 + jnp.cos(1e3 * z[0]) ** 2)
+
+    def grad(self, z):
+        return jnp.array([(z[0] - self.c) / Hill.value(self, z), 0.0])
+
+    def scale(self, z):
+        return jnp.array([Hill.value(self, z) ** -3, 0.0])
+
+    def derivatives(self, z):
+        return self.grad(z), jnp.ones(2), lambda damping: jnp.diag(self.scale(z) + damping)
+
+
+@pytest.mark.parametrize("minimise", [newton, la.truncated_newton])
+def test_what_newton_cannot_value_stops_no_step(minimise):
+    """A start stays where zero has no value, and last steps are taken whose gain is less than a value's rounding."""
+    fit = cases.jit(lambda start: minimise(Unvalued(5.0), jnp.array([start, 0.0])))(5.8)
+    assert fit.solved and abs(fit.z[0] - 5) < 1e-6
+    run = cases.jit(lambda c: minimise(Rounded(c), jnp.array([c + 0.5, 0.0])))
+    for c in np.linspace(1, 2, 9):
+        fit = run(c)
+        assert fit.solved and abs(fit.z[0] - c) < 1e-3
+
+
 def test_of_equal_minima_the_one_of_least_norm_is_taken():
     C = RNG.standard_normal((3, 5))
     H, every = C.T @ C, sht.results.Support(jnp.arange(5), jnp.ones(5, bool))
