@@ -252,6 +252,13 @@ def test_systems_of_single_precision_keep_their_digits():
     np.testing.assert_allclose(found[mask], np.linalg.solve(H[own].astype(float), r[mask]), rtol=1e-5)
 
 
+def test_a_row_of_zeros_is_left_out_of_a_system():
+    H = np.diag([2.0, 0, 4, 5, 1, 1])
+    system = cases.jit(lambda H: la.masked_factor(H, np.ones(6, bool)))(H)
+    np.testing.assert_allclose(system.solve(jnp.asarray([2.0, 5, 4, 5, 1, 1])), [1, 0, 1, 1, 1, 1], rtol=1e-12)
+    assert not system.singular
+
+
 def test_matrices_within_an_interval():
     """Those at its ends are; others come there by halves of what is off the diagonal."""
     V, interval = np.linalg.qr(RNG.standard_normal((4, 4)))[0], la.Interval(0.5, 2.0)
