@@ -11,6 +11,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp import linalg as la
+from sparsehtp.linalg import tableau
 from sparsehtp.linalg.restricted_newton import newton
 from sparsehtp.linalg.truncated_newton import conjugate_gradients
 
@@ -152,6 +153,76 @@ def test_coordinates_of_a_plane(kind):
         np.testing.assert_allclose(terms[own], (grad**2 + share * grad[np.argmin(own)] ** 2)[own], rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [la.Plane, la.SignedPlane])
+def test_what_no_plane_holds_stays_and_has_no_multiplier(kind):
+    z, grad = RNG.standard_normal(5), RNG.standard_normal(5)
+    run = cases.jit(
+        lambda normal, z, grad: (kind(normal, jnp.ones(())).nearest(z), kind(normal, 1.0).multiplier(z, grad))
+    )
+    for normal in (np.zeros(5), np.array([1.0, 0, 2, 0, 3])):
+        held = normal != 0
+        for point in (z, np.zeros(5), np.where(held, 0, z)):
+            near, multiplier = run(normal, point, np.where(held, 3 * normal, grad))
+            np.testing.assert_array_equal(near[~held], point[~held])
+            np.testing.assert_allclose([normal @ near, multiplier], [held.any(), 3 * held.any()], rtol=1e-12)
+
+
+def test_the_terms_of_a_spare_coordinate_count_where_it_moves():
+    plane = la.Plane(jnp.array([1.0, 0, 2, 0.5, 3]), jnp.ones(()))
+    chart, terms = la.Box(plane=plane).around(jnp.array([0.1, 1, 0.1, 0.1, 0.2])), jnp.ones(5).at[4].set(jnp.inf)
+    np.testing.assert_array_equal(chart.terms(terms)[:4], [np.inf, 1, np.inf, np.inf])
+    # A linear F has a minimum on the simplex: its Newton step is long and finite.
+    slope = chart.slope(jnp.array([1.0, 0, 2, 0, 0]))
+    own = np.array([0, 2, 3])
+    curvature = np.asarray(chart.curvature(jnp.zeros((5, 5)), slope))[np.ix_(own, own)]
+    step = np.linalg.solve(curvature, -np.asarray(slope)[own])
+    assert np.isfinite(step).all() and np.abs(step).max() > 1e10
+
+
+class Unvalued(Padded):
+    """No value at zero, and terms of padding that are no numbers."""
+
+    def value(self, z):
+        return jnp.where(z[0] == 0, jnp.nan, super().value(z))
+
+    def derivatives(self, z):
+        grad, terms, hess = super().derivatives(z)
+        return (
+            grad,
+            terms.at[0].set(1).at[1].set(jnp.inf),
+            lambda damping: jnp.diag(jnp.array([1.0, 0])) * hess(damping),
+        )
+
+    scale, hessian_product = Hill.scale, Hill.hessian_product
+
+
+class Rounded(Hill):
+    """Values that are sums of large terms, and wrong by some of their roundings."""
+
+    def value(self, z):
+        return super().value(z) + 1e12 * (jnp.sin(1e3 * z[0]) ** 2 + jnp.cos(1e3 * z[0]) ** 2)
+
+    def grad(self, z):
+        return jnp.array([(z[0] - self.c) / Hill.value(self, z), 0.0])
+
+    def scale(self, z):
+        return jnp.array([Hill.value(self, z) ** -3, 0.0])
+
+    def derivatives(self, z):
+        return self.grad(z), jnp.ones(2), lambda damping: jnp.diag(self.scale(z) + damping)
+
+
+@pytest.mark.parametrize("minimise", [newton, la.truncated_newton])
+def test_what_newton_cannot_value_stops_no_step(minimise):
+    """A start stays where zero has no value, and last steps are taken whose gain is less than a value's rounding."""
+    fit = cases.jit(lambda start: minimise(Unvalued(5.0), jnp.array([start, 0.0])))(5.8)
+    assert fit.solved and abs(fit.z[0] - 5) < 1e-6
+    run = cases.jit(lambda c: minimise(Rounded(c), jnp.array([c + 0.5, 0.0])))
+    for c in np.linspace(1, 2, 60):
+        fit = run(c)
+        assert fit.solved and abs(fit.z[0] - c) < 1e-6
+
+
 def test_of_equal_minima_the_one_of_least_norm_is_taken():
     C = RNG.standard_normal((3, 5))
     H, every = C.T @ C, sht.results.Support(jnp.arange(5), jnp.ones(5, bool))
@@ -181,10 +252,23 @@ def test_systems_of_single_precision_keep_their_digits():
     np.testing.assert_allclose(found[mask], np.linalg.solve(H[own].astype(float), r[mask]), rtol=1e-5)
 
 
+def test_a_row_of_zeros_is_left_out_of_a_system():
+    H = np.diag([2.0, 0, 4, 5, 1, 1])
+    system = cases.jit(lambda H: la.masked_factor(H, np.ones(6, bool)))(H)
+    np.testing.assert_allclose(system.solve(jnp.asarray([2.0, 5, 4, 5, 1, 1])), [1, 0, 1, 1, 1, 1], rtol=1e-12)
+    assert not system.singular
+
+
 def test_matrices_within_an_interval():
     """Those at its ends are; others come there by halves of what is off the diagonal."""
     V, interval = np.linalg.qr(RNG.standard_normal((4, 4)))[0], la.Interval(0.5, 2.0)
-    for low, high, inside in ((0.5, 2, True), (0.49, 1, False), (1, 2.01, False)):
+    for low, high, inside in (
+        (0.5, 2, True),
+        (0.49, 1, False),
+        (1, 2.01, False),
+        (0.49998, 1, False),
+        (1, 2.0001, False),
+    ):
         values = np.array([low, 1, 1, high])
         factor = la.factorise(jnp.asarray(V * values @ V.T), interval)
         np.testing.assert_allclose(factor.logdet, np.log(values).sum() if inside else -np.inf, atol=1e-12)
@@ -204,6 +288,10 @@ def test_a_step_of_newton_for_a_log_determinant(monkeypatch):
     ones, wide, best = jnp.ones((5, 5), bool), la.Interval(1e-6, 1e6), np.linalg.inv(A)
     run = cases.jit(lambda start: la.minimise_log_det(A, ones, start, wide, max_steps=1))
     assert run(best).solved and not run(np.eye(5)).solved
+    # A start that is no matrix of the cone is as good as none.
+    diagonal = run(np.diag(1 / np.diag(A))).matrix
+    for bad in (np.inf, np.nan, 0, -1):
+        np.testing.assert_array_equal(run(np.diag(np.append(np.ones(4), bad))).matrix, diagonal)
     near = 1.1 * best
     np.testing.assert_allclose(run(near).matrix, 2 * near - near @ A @ near, rtol=1e-6)
     la.log_determinant._minimiser.cache_clear()
@@ -211,3 +299,65 @@ def test_a_step_of_newton_for_a_log_determinant(monkeypatch):
     D = np.asarray(cases.jit(la.log_determinant._newton_direction)(A, best, M.astype(float), M * gradient))
     assert not D[~M].any()
     np.testing.assert_allclose(M * (best @ D @ best), -(M * gradient), atol=1e-2 * np.abs(gradient).max())
+
+
+def test_alternating_directions_end_within_an_interval_of_one_number():
+    ends = la.Interval(jnp.asarray(2.0), jnp.asarray(2.0))
+    found = cases.jit(lambda S: la.log_determinant._admm(S, jnp.ones((5, 5)), jnp.eye(5), ends))(
+        jnp.diag(jnp.arange(1.0, 6))
+    )
+    assert found.solved
+    np.testing.assert_allclose(found.matrix, 2 * np.eye(5), atol=1e-6)
+
+
+def test_no_exchange_raises_the_largest_eigenvalue_of_whole_numbers():
+    """Many columns are orthogonal, zero or copies, where a block has the value that a larger one has."""
+    search = cases.jit(lambda A, k, starts: la.sparse_eigenvector(A, k, 4, starts))
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows, k = rng.integers(-1, 2, (4, 7)) * (rng.random((4, 7)) < 0.4), 1 + seed % 4
+        out = search(np.float32(rows), np.int32(k), np.float32(rng.standard_normal((1, 7))))
+        S, inside = rows.T @ rows, np.flatnonzero(out.support)
+        least = np.linalg.eigvalsh(S[np.ix_(inside, inside)])[-1]
+        np.testing.assert_allclose([out.value, out.vector @ S @ out.vector], least, rtol=1e-5, atol=1e-6)
+        for i, j in itertools.product(inside, np.setdiff1d(range(7), inside)):
+            F = np.append(np.setdiff1d(inside, i), j)
+            assert np.linalg.eigvalsh(S[np.ix_(F, F)])[-1] <= least + 1e-5, (seed, i, j)
+
+
+class Products(NamedTuple):
+    """Normal equations from a matrix of products."""
+
+    matrix: object
+    rhs: object
+    constant: object
+
+    @property
+    def diagonal(self):
+        return jnp.diagonal(self.matrix)
+
+    def rows(self, idx):
+        return self.matrix[idx]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_lies_in_the_span_of_chosen_features_gains_nothing(dtype):
+    """Nor has a coefficient turned where prices are less than what g is rounded by."""
+
+    @cases.jit
+    def gains(Z, y, l1):
+        t = tableau.tableau_at(Products(Z.T @ Z, Z.T @ y, y @ y), jnp.arange(2), jnp.ones(2, bool), l1)
+        t = tableau.pivot(Products(Z.T @ Z, Z.T @ y, y @ y).rows, t, *map(jnp.asarray, (0, 2, True, True)), None)
+        return tableau.addition_gains(t), tableau.swap_gains(t, jnp.ones(2, bool)), tableau.turned(t)
+
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((20, 6)) * 10 ** rng.uniform(-2, 2)
+        Z[:, 3], Z[:, 4], Z[:, 5] = Z[:, 2], Z[:, 1] - Z[:, 2], 0
+        y = Z[:, :3] @ rng.standard_normal(3) + rng.standard_normal(20)
+        adds, swaps, turned = gains(
+            *map(jnp.asarray, (Z.astype(dtype), y.astype(dtype), np.full((2, 6), 1e-20, dtype)))
+        )
+        assert (adds[jnp.array([1, 2, 3, 4, 5])] == -np.inf).all() and np.isfinite(adds[0]), seed
+        assert (swaps[1, jnp.array([3, 5])] == -np.inf).all() and swaps[0, 5] == -np.inf, seed
+        assert not turned.any(), seed

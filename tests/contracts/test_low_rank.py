@@ -110,6 +110,23 @@ def test_tangents_are_an_orthogonal_projection():
     np.testing.assert_allclose((np.eye(6) - U @ U.T) @ left @ (np.eye(4) - V @ V.T), 0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("x64")
+def test_directional_derivatives_are_those_of_the_best_approximation():
+    """And numbers where a triplet is zero."""
+    A, D = np.random.default_rng(2).standard_normal((2, 6, 4))
+
+    def project(A):
+        t = leading_triplets(A, 2)
+        return t.left * t.values @ t.right.T
+
+    slope = cases.jit(lambda A: jax.jvp(project, (A,), (jnp.asarray(D),))[1])
+    for matrix in (A, A[:, :2] @ D[:2]):
+        expected = (best(matrix + 1e-6 * D, 2) - best(matrix - 1e-6 * D, 2)) / 2e-6
+        np.testing.assert_allclose(slope(matrix), expected, atol=1e-6)
+    for matrix in (np.outer(A[:, 0], D[0]), np.zeros((6, 4))):
+        assert np.isfinite(slope(matrix)).all()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("x64", [False, True])
 def test_nonfinite_matrices_stay_nonfinite(bad, x64):

@@ -1,6 +1,7 @@
 """Step sizes: the laws of `sparsehtp.testing`, and what every rule proposes; first sizes are in test_stochastic.py."""
 
 import cases
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -39,3 +40,13 @@ LEAST = {
 def test_counts_are_taken_from_one_on(name):
     LEAST[name](**{name: 1})
     cases.refused(ValueError, f"{name}: must be at least 1", lambda: LEAST[name](**{name: 0}))
+
+
+def test_a_normalised_step_keeps_its_size_where_nothing_tells_another():
+    """No gradient, no curvature, or squares of the gradient that are no numbers."""
+    form = sht.QuadraticForm(np.diag(np.float32([1e20, 1, 0, 1e-30])), np.zeros(4, np.float32))
+    at = sht.steps.base.At(jnp.zeros(4), jnp.zeros(4), None, jnp.asarray(0.25), jnp.int32(1))
+    propose = cases.jit(lambda grad: sht.steps.NormalisedStep().propose(form, at._replace(grad=grad)))
+    assert propose(jnp.array([0.0, 3, 0, 0])) == 1
+    for grad in ([0, 0, 0, 0], [0, 0, 3, 0], [0, 1e30, 0, 0], [1e-25, 0, 0, 0], [0, 0, 0, 1e30]):
+        assert propose(jnp.array(grad, jnp.float32)) == 0.25

@@ -152,6 +152,26 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
         assert result == RESULTS.cycle or (at == 6) == (kind is Best)
 
 
+class Valued(Script):
+    """Values are given as gaps are; 2e6 stands for infinity and -2e6 for NaN, which no solver's fields may hold."""
+
+    def step(self, objective, threshold, state, t):
+        state, info = super().step(objective, threshold, state, t)
+        value, norm = (jnp.select([a > 1e6, a < -1e6], [jnp.inf, jnp.nan], a) for a in (self.gaps[t], info.grad_norm))
+        return state, info._replace(value=value, grad_norm=norm)
+
+
+def test_a_step_to_what_is_no_number_is_not_taken_and_nothing_fires():
+    run = functools.partial(script, STABLE, kind=Valued, changes=at(6, 0, 1))
+    fine, lost = (RESULTS.converged, FIRED.StableSupport, 7), (RESULTS.nonfinite, FIRED.none, 7)
+    assert ending(run(gaps=np.ones(STEPS))) == fine
+    for bad in (2e6, -2e6):
+        spoiled = run(gaps=at(6, bad, 1.0))
+        assert ending(spoiled) == lost and spoiled.value == 1 and spoiled.x[0] == 6
+    # A norm is infinite where squares of numbers are.
+    assert [ending(run(gaps=np.ones(STEPS), grads=at(6, bad, 5.0))) for bad in (2e6, -2e6)] == [fine, lost]
+
+
 def test_the_sentence_names_what_fired():
     solution = script(GAP & GRAD, **SOONER)
     assert "SmallGradient and DualGap" in solution.describe() and "converged after 10 steps" in solution.describe()

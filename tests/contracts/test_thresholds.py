@@ -166,3 +166,52 @@ def test_what_a_threshold_says_of_itself():
         words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
         sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free, 0
         assert found == (*(bool(re.search(word, name)) for word in words), *sizes), name
+
+
+def test_groups_and_prices_in_any_units():
+    """Also where squares of entries and products with a price are no numbers; a group of zeros comes last."""
+    z = np.random.default_rng(0).integers(-2, 3, (40, P)).astype(np.float32)
+    z[:20] *= np.isin(GROUPS, [0, 2])[0]
+    squares = np.sort([(z[:, group == GROUPS] ** 2).sum(1) for group in range(3)], axis=0)[::-1]
+    nearest_groups = cases.jit(lambda z: jax.vmap(lambda z: sht.GroupSparsity(GROUPS, 2)(z)[0])(z))
+    priced = cases.jit(lambda z, unit: jax.vmap(lambda z: sht.L0L1L2(1.5 * unit)(z, unit)[0])(z))
+    for unit in np.float32(2.0) ** [-80, 0, 80]:
+        found = np.asarray(nearest_groups(z * unit)) / unit
+        np.testing.assert_allclose((found**2).sum(1), squares[:2].sum(0), rtol=1e-6)
+        np.testing.assert_array_equal(priced(z * unit, unit), np.where(np.abs(z) > 3**0.5, z, 0) * unit)
+
+
+def test_the_nearest_of_a_sum_among_equal_entries():
+    """Where z is one number everywhere, too."""
+    z = np.random.default_rng(1).integers(-2, 3, (40, P)).astype(np.float32)
+    z[0], z[1] = 0, 2
+    each = cases.jit(lambda threshold, z: jax.vmap(lambda z: threshold(z)[0])(z))
+    for k, total in itertools.product((1, 2, 3), (0.0, 3.0)):
+        found = each(sht.Simplex(k, total, k_max=4, positive=False), z)
+        np.testing.assert_allclose(found.sum(1), total, atol=1e-5)
+        assert (np.count_nonzero(found, axis=1) <= k).all()
+        best = np.array([nearest_of_signed_sum(row, k, total) for row in z])
+        np.testing.assert_allclose(((found - z) ** 2).sum(1), ((best - z) ** 2).sum(1), rtol=1e-5)
+
+
+def test_a_margin_where_scores_are_zero():
+    two, support = sht.Sparsity(2, k_max=2), sht.results.Support(np.arange(2), np.ones(2, bool))
+    margin = cases.jit(lambda z: two.margin(z, support))
+    for z, expected in (([4, 2, -1, 0], 0.5), ([4, 2, 0, 0], 1), ([4, 0, 0, 0], 0), ([4, 0, 1, 0], -np.inf)):
+        for unit in np.float32(2.0) ** [-100, 0, 100]:
+            assert margin(np.float32(z) * unit) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_hold_in_original_units_whatever_is_rounded(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((9, 200)) * 10 ** rng.uniform(-3, 3, 200)
+    near, far = rng.uniform([[0.1], [1.1]], [[1], [2]], (2, 200))
+    X[:, 0], far[:2] = 1, np.inf  # a constant column has no scale
+    with jax.enable_x64(dtype == np.float64):
+        model = sht.LinearModel(X.astype(dtype), X[:, 1].astype(dtype), fit_intercept=True, standardize=True)
+        for lower, upper in ((near, far), (-far, -near), (-near, far)):
+            bound = sht.Sparsity(200, lower=lower, upper=upper).bind(model)
+            for each in (bound.lower, bound.upper):
+                x = np.asarray(model.to_external(np.append(each, 0).astype(dtype))[0], float)[1:]
+                assert (lower[1:] <= x).all() and (x <= upper[1:]).all() and not np.isnan(each[0])

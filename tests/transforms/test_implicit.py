@@ -366,6 +366,20 @@ def test_support_margin_on_an_orthonormal_design():
         np.testing.assert_allclose(found, 1 - after[[1, 2, 4]].max() / least, rtol=1e-10)
 
 
+def test_the_margin_of_a_loss_without_curvature_is_that_of_a_step_of_one():
+    model, support = (
+        sht.LinearModel(np.ones((1, 2)), np.ones(1), sht.losses.SmoothedHinge(0.5)),
+        sht.Sparsity(1, k_max=1),
+    )
+    found = support_margin(
+        model,
+        support.bind(model),
+        jnp.array([-5.0, 0]),
+        sht.results.Support(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)),
+    )
+    assert found == 1 - 1 / 4
+
+
 # --- paths ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "solver", [pytest.param(sht.solvers.BestSubset("fast"), marks=pytest.mark.slow), HTP], ids=["path", "htp"]
