@@ -1,6 +1,7 @@
 """SparsePCA against all supports, ordinary PCA, and scikit-learn's and abess's sparse components."""
 
 import itertools
+from fractions import Fraction
 
 import jax
 import numpy as np
@@ -105,6 +106,31 @@ def test_upper_bounds_hold(n, p, k, monkeypatch):
     sizes = np.sort(np.abs(S - np.diag(np.diag(S))), axis=1)[:, -4:].sum(1) + np.diag(S)
     bounds = sizes.max(), np.linalg.eigvalsh(S)[-1], np.sort(np.diag(S))[-5:].sum()
     np.testing.assert_allclose(model.upper_bound_, min(bounds), rtol=1e-6)
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_no_bound_is_below_the_exact_variance(tried, monkeypatch):
+    """Of one row, where the best vector has its k largest entries, in exact fractions."""
+    monkeypatch.setattr(sparse_pca, "MOST_SUBSETS", sparse_pca.MOST_SUBSETS if tried else 0)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        A, k = rng.standard_normal((1, 6)), 1 + seed % 6
+        best = sum(sorted(Fraction(a) ** 2 for a in A[0].tolist())[-k:])
+        _, upper, exact = sparse_pca._bound(A, k)
+        assert exact == tried and best <= Fraction(upper) <= best * (1 + Fraction(1, 10**12) if tried else 6), seed
+
+
+def test_a_covariance_of_single_precision_has_a_root():
+    """Of two rows: what should be zero eigenvalues are rounded to either side of it, in any unit."""
+    for seed, unit in itertools.product(range(3), (1e-12, 1.0, 1e12)):
+        X = correlated(2, 6, seed) * [1, 1, 1, 1, 1, 1e-3]
+        S = np.cov(X.T).astype(np.float32) * np.float32(unit)
+        S[0, 1] *= np.float32(1 + 2e-7)
+        A = sparse_pca._root(S.astype(float))
+        np.testing.assert_allclose(A.T @ A, S, atol=1e-6 * np.abs(S).max())
+        for wrong in (S - 1e-3 * np.abs(S).max() * np.eye(6), S + 1e-3 * np.abs(S).max() * np.eye(6, k=1)):
+            with pytest.raises(ValueError, match="X: a covariance is symmetric"):
+                sparse_pca._root(wrong.astype(float))
 
 
 def test_scales_and_what_is_past_the_rank():
