@@ -148,6 +148,12 @@ def test_scales_and_what_is_past_the_rank():
     assert not sht.SparsePCA().fit(np.ones((3, 2))).explained_variance_ratio_.any()
 
 
+def test_what_single_precision_rounds_is_no_component():
+    X = np.outer(correlated(20, 1, 3), np.arange(1.0, 7) / 3)  # of rank one before it is rounded
+    model = sht.SparsePCA(2).fit(X.astype(np.float32))
+    assert model.components_[0].any() and not model.support_[1].any() and model.explained_variance_[1] == 0
+
+
 def test_a_covariance_and_a_sparse_matrix_have_the_components_of_the_data():
     X = correlated(40, 6, 2) * (np.random.default_rng(0).random((40, 6)) < 0.4)
     dense = sht.SparsePCA(2, k=3).fit(X)

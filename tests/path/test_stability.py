@@ -75,7 +75,7 @@ def test_shares_are_those_of_their_decimals():
                 assert np.array_equal(told.selected(given)[0], enough), (pairs, i)
                 found = stability(1, 1000, pairs).error_bound(given).shah_samworth[0]
                 np.testing.assert_allclose(found, bound, rtol=1e-9, err_msg=f"{pairs} {i}")
-    for rows in (100, 1000):
+    for rows in (37, 100, 1000):
         for i in range(1, 100):
             members = _stability._subsamples(np.arange(rows), rows, 2, i / 100, jax.random.key(0))
             assert (members.sum(1) == i * rows // 100).all(), i
