@@ -14,6 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
+from sparsehtp._solve import default_solver
 from sparsehtp.certificates import penalised
 from sparsehtp.duality import Dual, dual_of, relax
 from sparsehtp.duality.dual import Fixed
@@ -521,6 +522,39 @@ def test_a_path_over_l0_begins_without_features():
     gain = np.max((Z.T @ (y - y.mean())) ** 2) / 60**2 / 2
     assert path.l0s[1] < gain < path.l0s[0] < 1.01 * gain
     assert sht.information_criterion(path, "bic").best == 0
+
+
+def found_sizes(X, y, loss=None, **options):
+    """The sizes of a path over l0, of nine rows at most: what takes noise for a gain would go on nearly for ever."""
+    model, threshold = sht.LinearModel(X, y, loss, fit_intercept=True, **options), sht.L0L1L2(0.0)
+    chain = penalised_path.Chain(model, threshold, default_solver(model, threshold), jax.random.key(0))
+    return [row.k for row in itertools.islice(chain.rows(None, X.shape[1]), 9)]
+
+
+def test_rounding_is_no_gain_to_a_path_over_l0():
+    """Neither what it leaves of targets that features explain without an error, or that are constant, nor where nothing
+    is to be gained; but a feature that explains a part of 1e-8 enters."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        half = rng.standard_normal((30, 6))
+        half[0] = 0  # a target of zero, and a mean of zero
+        X = np.concatenate([half, -half])
+        assert max(found_sizes(X, X @ [0.0, 3, 0, -2, 0, 1], standardize=True)) == 3, seed
+        sums = 1000 * (1 + np.finfo(float).eps / 2 * rng.integers(-40, 41, 60))  # constant but for the last digits
+        assert found_sizes(X, sums, standardize=True) == [0], seed
+        twice = np.tile(rng.standard_normal((15, 4)), (2, 1))  # with either label
+        assert found_sizes(twice, np.repeat([1.0, -1.0], 15), sht.losses.Logistic(), l2=0.1) == [0], seed
+    Z = rng.standard_normal((60, 7))
+    Q = np.linalg.qr(Z - Z.mean(0))[0]
+    for share, sizes in ((0.0, [0]), (1e-4, [0, 1])):
+        assert found_sizes(Q[:, :6], Q[:, 6] + share * Q[:, 2], standardize=True) == sizes
+
+
+def test_a_dispersion_is_about_the_least_loss_that_is_a_number():
+    fits = SimpleNamespace(excess=lambda x, best: (x - best, best))
+    for loss, best in (([2.0, np.nan, 1.0], 2), ([np.nan, 3.0, 4.0], 1)):
+        more, dispersion = penalised_path.spreads(fits, lambda i: 10.0 * i, np.array(loss))
+        np.testing.assert_array_equal([more, dispersion], [10.0 * (np.arange(3) - best), np.full(3, 10.0 * best)])
 
 
 @pytest.mark.parametrize("seed", [8, 24])

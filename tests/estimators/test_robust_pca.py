@@ -1,5 +1,7 @@
 """RobustPCA on planted matrices, against principal component pursuit."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -62,6 +64,15 @@ def test_at_the_end_both_parts_are_best_given_the_other():
     np.testing.assert_allclose(np.abs(model.components_ @ Vt[:2].T), np.eye(2), atol=1e-6)
     value = 0.5 * np.sum((M - model.low_rank_ - model.sparse_) ** 2)
     np.testing.assert_allclose(model.objective_value_, value, rtol=1e-9)
+
+
+def test_a_tolerance_below_rounding_is_that_of_rounding():
+    rng = np.random.default_rng(2)
+    M = sum(planted(40, 30, 2, 0.1, 5)) + 0.3 * rng.standard_normal((40, 30))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        exact, near = sht.RobustPCA(2, k=0.1, tol=1e-300).fit(M), sht.RobustPCA(2, k=0.1).fit(M)
+    assert exact.n_iter_ > near.n_iter_ and np.array_equal(exact.support_, near.support_)
 
 
 def test_scales_transposes_and_extremes():

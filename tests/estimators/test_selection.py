@@ -1,6 +1,7 @@
 """k="cv" and the criteria: what they choose, and the attributes that they leave."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
 from sparsehtp.estimators.padding import Padding, bucket
+from sparsehtp.estimators.regressor import without_features
+from sparsehtp.estimators.scoring import make_scoring
 from sparsehtp.estimators.selection import make_folds, make_levels, noise_of_choice
 
 N, P = 60, 8
@@ -258,3 +261,46 @@ def test_wide_standard_errors_do_not_empty_the_model():
         for rule in ("strong-ridge", "best")
     }
     assert scores["strong-ridge"] > 0.97 * scores["best"] > 0.4
+
+
+def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():
+    def scorer(estimator, X, y):
+        return -np.mean(np.abs(y - estimator._predictor(X)))
+
+    score = make_scoring(scorer, SimpleNamespace(), lambda y: y)
+    y, eta = np.array([1.0, 2, 4]), np.array([1.0, 3, 2])
+    for unit in (1e-8, 1.0, 1e8):
+        for rounded in ([1, 1, 1], [1, 1 + 1e-6, 1]):
+            assert score(y, eta, unit * np.array(rounded, np.float32)) == 1
+        with pytest.raises(ValueError, match="takes no sample_weight"):
+            score(y, eta, unit * np.array([1, 1.01, 1]))
+
+
+def test_shares_that_sum_to_one_but_for_rounding_are_priors():
+    for priors in ([0.7, 0.2, 0.1], [1 / 3] * 3, np.full(3, 1 / 3, np.float32), [0.1] * 10):
+        given = sht.SparseLDA(priors=priors)._check_priors(np.ones(len(priors)))
+        np.testing.assert_array_equal(given, priors)
+    for priors in ([0.7, 0.2, 0.101], [0.7, 0.2, 0.099], [0.5, 0.5, 0]):
+        with pytest.raises(ValueError, match="priors: needs 3 positive numbers with sum one"):
+            sht.SparseLDA(priors=priors)._check_priors(np.ones(3))
+
+
+def test_a_rate_without_features_is_the_mean_and_never_infinite():
+    rng = np.random.default_rng(0)
+    y, weights, offset = (
+        rng.poisson(3.0, (6, 2)).astype(float),
+        rng.uniform(0.5, 2, (6, 2)),
+        rng.standard_normal((6, 2)),
+    )
+    found = without_features(y, weights, offset)
+    np.testing.assert_allclose(np.sum(weights * np.exp(found), axis=0), np.sum(weights * y, axis=0), rtol=1e-11)
+    for nothing in (without_features(0 * y, weights, offset), without_features(y, 0 * weights, offset)):
+        assert np.isfinite(nothing).all() and (nothing < -20).all()
+    np.testing.assert_allclose(without_features(y, weights, None), np.tile(np.log(np.average(y, 0, weights)), (6, 1)))
+
+
+def test_a_fit_that_is_no_number_starts_no_other():
+    model = sht.SparseRegressor(2, warm_start=True)
+    for coef, intercept, starts in (([1.0, 2], 3.0, True), ([1, np.inf], 3, False), ([1, 2], np.nan, False)):
+        model.coef_, model.intercept_ = np.array(coef), intercept
+        assert (model._last(1, 2) is not None) == starts and model._last(2, 2) is model._last(1, 3) is None

@@ -1,6 +1,7 @@
 """SparsePCA against all supports, ordinary PCA, and scikit-learn's and abess's sparse components."""
 
 import itertools
+from fractions import Fraction
 
 import jax
 import numpy as np
@@ -107,6 +108,31 @@ def test_upper_bounds_hold(n, p, k, monkeypatch):
     np.testing.assert_allclose(model.upper_bound_, min(bounds), rtol=1e-6)
 
 
+@pytest.mark.parametrize("tried", [True, False])
+def test_no_bound_is_below_the_exact_variance(tried, monkeypatch):
+    """Of one row, where the best vector has its k largest entries, in exact fractions."""
+    monkeypatch.setattr(sparse_pca, "MOST_SUBSETS", sparse_pca.MOST_SUBSETS if tried else 0)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        A, k = rng.standard_normal((1, 6)), 1 + seed % 6
+        best = sum(sorted(Fraction(a) ** 2 for a in A[0].tolist())[-k:])
+        _, upper, exact = sparse_pca._bound(A, k)
+        assert exact == tried and best <= Fraction(upper) <= best * (1 + Fraction(1, 10**12) if tried else 6), seed
+
+
+def test_a_covariance_of_single_precision_has_a_root():
+    """Of two rows: what should be zero eigenvalues are rounded to either side of it, in any unit."""
+    for seed, unit in itertools.product(range(3), (1e-12, 1.0, 1e12)):
+        X = correlated(2, 6, seed) * [1, 1, 1, 1, 1, 1e-3]
+        S = np.cov(X.T).astype(np.float32) * np.float32(unit)
+        S[0, 1] *= np.float32(1 + 2e-7)
+        A = sparse_pca._root(S.astype(float))
+        np.testing.assert_allclose(A.T @ A, S, atol=1e-6 * np.abs(S).max())
+        for wrong in (S - 1e-3 * np.abs(S).max() * np.eye(6), S + 1e-3 * np.abs(S).max() * np.eye(6, k=1)):
+            with pytest.raises(ValueError, match="X: a covariance is symmetric"):
+                sparse_pca._root(wrong.astype(float))
+
+
 def test_scales_and_what_is_past_the_rank():
     X = np.column_stack([correlated(20, 6, 3), np.ones(20)])
     model = sht.SparsePCA(2, k=2).fit(X)
@@ -120,6 +146,12 @@ def test_scales_and_what_is_past_the_rank():
     np.testing.assert_allclose(model.explained_variance_ratio_, [1, 0, 0], rtol=1e-9)
     np.testing.assert_allclose(model.inverse_transform(model.transform(flat)), flat, atol=1e-9)
     assert not sht.SparsePCA().fit(np.ones((3, 2))).explained_variance_ratio_.any()
+
+
+def test_what_single_precision_rounds_is_no_component():
+    X = np.outer(correlated(20, 1, 3), np.arange(1.0, 7) / 3)  # of rank one before it is rounded
+    model = sht.SparsePCA(2).fit(X.astype(np.float32))
+    assert model.components_[0].any() and not model.support_[1].any() and model.explained_variance_[1] == 0
 
 
 def test_a_covariance_and_a_sparse_matrix_have_the_components_of_the_data():

@@ -1,5 +1,6 @@
 """Information criteria against their formulas, written out."""
 
+import dataclasses
 import math
 
 import cases
@@ -10,6 +11,7 @@ from scipy import integrate, optimize
 
 import sparsehtp as sht
 from sparsehtp._types import replace
+from sparsehtp.grids import criteria
 
 KS = [3, 0, 1]
 
@@ -134,6 +136,27 @@ def test_of_noise_nothing_is_chosen():
         path = sht.solve_path(model, ks=range(9), solver=sht.solvers.ForwardSelection())
         chosen.append(path.ks[sht.information_criterion(path, "bic").best])
     assert np.mean(chosen) < 0.5, chosen
+
+
+def test_a_loss_that_is_no_number_is_never_chosen():
+    for model in (screening.model(), screening.model(labels=True)):
+        path = sht.solve_path(model, ks=KS, l2s=[0.01], solver=screening.Screening())
+        for loss, best in (([np.nan, 2.0, 1.9], 2), ([np.nan, np.inf, 1e9], 2), ([2.0, 1.0, np.nan], 1)):
+            found = sht.information_criterion(dataclasses.replace(path, loss=np.array(loss)), "aic")
+            assert found.best == best and np.array_equal(np.isposinf(found.values), ~np.isfinite(loss))
+    one = dataclasses.replace(path, total_weight=2.0, ks=np.zeros(3, int))  # of one size, few samples are enough
+    assert np.isfinite(sht.information_criterion(one, "sic").values).all()
+    for values in ([1.0, np.nan, 2.0], [np.inf] * 3, [1.0, 2.0]):
+        with pytest.raises(ValueError, match="3 numbers, one for each row"):
+            sht.information_criterion(path, lambda *_, values=values: values)
+
+
+def test_an_integral_over_fits_that_are_equal_is_zero():
+    """Equal dispersions have no logarithmic mean of their own, and no loss is between equal fits."""
+    found = criteria._integrated(np.array([3.0, 0, 1, 1]), np.array([4.0, 2, 2, 2]))
+    np.testing.assert_allclose(found, [0.5 + 2 * np.log(2) / 2, 0, 0.5, 0.5], rtol=1e-14)
+    saturated = criteria._integrated(np.array([1.0, np.nan, 0, 0]), np.array([1.0, np.nan, 0, 0]))
+    np.testing.assert_array_equal(saturated, [np.inf, np.nan, 0, 0])
 
 
 def test_kept_features_count_as_parameters_only():

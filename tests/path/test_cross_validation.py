@@ -9,6 +9,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp.grids.cross_validation import decide, moments
 from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
@@ -187,6 +188,34 @@ def test_one_class_is_refused():
         sht.cross_validate(objective, ks=[1], folds=[(positive[1:], positive[:1])], solver=SOLVER)
     with pytest.raises(ValueError, match="classes; every class needs rows in two groups or more"):
         sht.cross_validate(objective, ks=[1], folds=2, groups=np.asarray(objective.y), solver=SOLVER)
+
+
+def test_scores_that_are_infinite_decide_nothing():
+    """A column that holds one is behind all others; and where every column does, all rules take the same row."""
+    scores = np.array([[3.0, 1, 5, 2.5], [4.0, 2, 5, 2.4], [3.5, np.inf, 5, 2.6]])
+    sizes, l2s = np.array([0, 1, 2, 1]), np.array([0.1, 0.1, 0.1, 1.0])
+    found = decide(scores, np.ones(3), sizes, l2s)
+    assert (found["best_index"], found["best_1se_index"], found["strong_ridge_index"]) == (3, 3, 3)
+    np.testing.assert_allclose(found["difference"], [0, 1.0])
+    for best, finite in ((0, []), (3, [3])):
+        table = np.full((3, 4), np.inf)
+        table[:, finite] = scores[:, finite]
+        found = decide(table, np.ones(3), sizes, l2s)
+        assert found["best_index"] == found["strong_ridge_index"] == best
+        assert not np.isnan(found["difference"]).any() and not found["difference_se"].any()
+    for times in (1, 4):
+        mean, se = moments(np.full((times, 2), [1.0, 3.0]), np.ones(times), times)
+        assert mean.tolist() == [1, 3] and se.tolist() == [0, 0]
+
+
+def test_rounding_orders_no_rows():
+    """Rows that the first content tells apart by rounding alone are ordered by the next one."""
+    rng = np.random.default_rng(0)
+    y, first, second = np.tile([0.0, 1.0], 12), np.repeat([0.0, *rng.standard_normal(5)], 4), rng.permutation(24) / 7
+    for scale in (1.0, 1e-12, 1e12):
+        near = scale * first * (1 + 1e-14 * rng.standard_normal(24))
+        pairs = zip(*(folds_of(4, y, np.ones(24), content=[each, second]) for each in (first, near)), strict=True)
+        assert all(np.array_equal(test, other) for (_, test), (_, other) in pairs), scale
 
 
 def test_quadratics_have_no_folds():

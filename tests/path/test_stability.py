@@ -1,5 +1,8 @@
 """Stability selection against a loop over subsamples, and its bounds by hand."""
 
+import math
+from fractions import Fraction
+
 import jax
 import numpy as np
 import pytest
@@ -53,6 +56,29 @@ def test_bounds_by_hand():
     assert np.isinf(stability(10, 1000).error_bound(0.501).shah_samworth)
     assert np.isinf(stability(10, 1000, in_pairs=False).error_bound(0.9)).all()
     np.testing.assert_array_equal(np.ravel(stability(0, 1000).error_bound(0.9)), 0)
+
+
+def test_shares_are_those_of_their_decimals():
+    """Counts and thresholds are divided, multiplied and summed, of which each rounds: 0.7 - 0.1 is no longer 0.6."""
+    for pairs in (5, 10, 20, 50, 100):
+        B, counts = Fraction(pairs), np.arange(2 * pairs + 1)
+        told = sht.results.Stability(np.array([1]), counts[None] / (2 * pairs), 2 * pairs, True, 0)
+        for i in range(11, 20):
+            t = Fraction(i, 20)
+            grid, enough = Fraction(math.ceil(2 * B * t), 2 * pairs), counts >= 2 * B * t
+            if grid > 0.75:
+                constant = 4 * (1 - grid + 1 / (2 * B)) / (1 + 1 / B)
+            else:
+                constant = 1 / (2 * (2 * grid - 1 - 1 / (2 * B))) if grid >= Fraction(1, 2) + 1 / B else np.inf
+            bound = float(constant) / 1000
+            for given in (i / 20, sum([0.05] * i), 1 - sum([0.05] * (20 - i)), np.nextafter(i / 20, 0)):
+                assert np.array_equal(told.selected(given)[0], enough), (pairs, i)
+                found = stability(1, 1000, pairs).error_bound(given).shah_samworth[0]
+                np.testing.assert_allclose(found, bound, rtol=1e-9, err_msg=f"{pairs} {i}")
+    for rows in (37, 100, 1000):
+        for i in range(1, 100):
+            members = _stability._subsamples(np.arange(rows), rows, 2, i / 100, jax.random.key(0))
+            assert (members.sum(1) == i * rows // 100).all(), i
 
 
 def test_the_bound_holds_for_noise():
