@@ -14,7 +14,7 @@ import sparsehtp as sht
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.refit import with_free
-from sparsehtp.solvers.working_set import gram_equations, support_of
+from sparsehtp.solvers.working_set import gram_equations, support_of, swap_scores
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -213,6 +213,28 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
     found = with_free(restricted, A[idx][:, idx], model.n_free)
     expected = restricted.hess(jnp.zeros(mask.size))
     np.testing.assert_allclose(found[mask][:, mask], expected[mask][:, mask], atol=1e-12 * np.abs(expected).max())
+
+
+def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
+    """However large the coefficients of the kept features, in single precision; others promise their best swap."""
+    score = cases.jit(swap_scores)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, 30)).astype(np.float32)
+        X[:, 10:29] = X[:, :2] @ rng.choice([-1, 0.5, 1, 3], (2, 19)).astype(np.float32)
+        X[:, 29] = 0
+        y = (1000 * (X[:, 0] - X[:, 1]) + rng.standard_normal(40)).astype(np.float32)
+        A, idx, inside = X.T @ X, np.array([0, 1, 3, 5, 0], np.int32), [0, 1, 3, 5]
+        equations = GramEquations(*map(jnp.asarray, (A, X.T @ y, np.diag(A), y @ y)))
+        found = np.asarray(score(equations, np.arange(30) < 2, idx, np.arange(5) < 4))
+        assert (found[10:] == -np.inf).all() and (found[inside] == -np.inf).all(), seed
+        X, y = X.astype(float), y.astype(float)
+
+        def value(S, X=X, y=y):
+            return np.sum((y - X[:, S] @ np.linalg.lstsq(X[:, S], y, rcond=None)[0]) ** 2)
+
+        swaps = [(value(inside) - value([0, 1, rest, j])) for j in (2, 4, 6, 7, 8, 9) for rest in (3, 5)]
+        np.testing.assert_allclose(found[[2, 4, 6, 7, 8, 9]], np.reshape(swaps, (6, 2)).max(1), atol=0.1)
 
 
 def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
