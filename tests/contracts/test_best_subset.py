@@ -237,6 +237,17 @@ def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
         np.testing.assert_allclose(found[[2, 4, 6, 7, 8, 9]], np.reshape(swaps, (6, 2)).max(1), atol=0.1)
 
 
+@pytest.mark.parametrize("threshold", [sht.Sparsity(4, k_max=5), sht.GroupSparsity(np.arange(P) // 2, 3)])
+def test_a_search_among_supports_that_all_explain_everything_ends(threshold):
+    """Of targets in the span of two features what other supports are better by is rounding, in single precision."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((N, P)).astype(np.float32)
+        y = (X[:, 1:3] @ [1, 2]).astype(np.float32)
+        solution = sht.solve(sht.LinearModel(X, y), threshold, sht.solvers.BestSubset())
+        assert int(solution.result) == sht.results.RESULTS.converged and solution.num_steps <= 6, seed
+
+
 def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
     threshold = sht.Sparsity(3, k_max=16)
     for n in (10, 2000, 3000, 40_000, 10**7):
