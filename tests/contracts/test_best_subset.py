@@ -14,7 +14,7 @@ import sparsehtp as sht
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.refit import with_free
-from sparsehtp.solvers.working_set import gram_equations, support_of, swap_scores
+from sparsehtp.solvers.working_set import gram_equations, promises, support_of, swap_scores
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -235,6 +235,22 @@ def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
 
         swaps = [(value(inside) - value([0, 1, rest, j])) for j in (2, 4, 6, 7, 8, 9) for rest in (3, 5)]
         np.testing.assert_allclose(found[[2, 4, 6, 7, 8, 9]], np.reshape(swaps, (6, 2)).max(1), atol=0.1)
+
+
+def test_features_promise_what_their_slopes_say_also_before_the_first_fit(x64):
+    """Where there is no gradient yet; a column of zeros promises nothing."""
+    X, y = problem(0)
+    X[:, 3] = 0
+    model, nothing = sht.LinearModel(X, y, fit_intercept=True), jnp.zeros(P + 1)
+    threshold = sht.Sparsity(K).bind(model)
+    promised = cases.jit(lambda state: promises(model, threshold, types.SimpleNamespace(**state), jnp.asarray(True)))
+    support = sht.results.Support(jnp.full(K + 1, P), jnp.arange(K + 1) < 1)
+    centred = X - X.mean(0)
+    slopes, energy = centred.T @ y / N, np.mean(centred**2, axis=0)
+    for value, grad in ((np.inf, nothing), (1.0, jnp.append(2 * slopes, 0))):
+        found = promised(dict(x=nothing, value=jnp.asarray(value), grad=grad, support=support))
+        expected = (1 if value == np.inf else 4) * slopes**2 / np.where(energy > 0, energy, np.inf)
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("threshold", [sht.Sparsity(4, k_max=5), sht.GroupSparsity(np.arange(P) // 2, 3)])

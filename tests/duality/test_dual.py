@@ -137,11 +137,11 @@ def test_samples_of_no_weight_move_no_sum(loss):
 
 
 def test_a_start_that_is_too_far_out_is_none():
-    """Its slopes have no finite value; others begin at their slopes."""
+    """Its slopes have no finite value; others, but zero, begin at their slopes."""
     X, y, _, _ = problem(sht.losses.Squared(), 0)
     objective, threshold = sht.LinearModel(X, y, l2=0.1), sht.Sparsity(2)
     start = cases.jit(lambda x0: sht.solvers.DIHT().init(objective, threshold.bind(objective), x0, jax.random.key(0)))
-    for x0 in (np.ones(P), np.full(P, 1e160), np.full(P, np.inf), np.full(P, np.nan)):
+    for x0 in (np.ones(P), np.zeros(P), np.full(P, 1e160), np.full(P, np.inf), np.full(P, np.nan)):
         expected = X @ x0 - y if x0[0] == 1 else np.zeros(N)
         np.testing.assert_allclose(start(x0).point.a, expected, rtol=1e-9)
 

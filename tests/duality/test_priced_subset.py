@@ -15,7 +15,7 @@ from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers import priced_subset
 from sparsehtp.solvers.best_subset import start_count
 from sparsehtp.solvers.pivot_search import Roam
-from sparsehtp.solvers.priced_subset import Candidate, Prices, _rows, move_gains, settle_prices
+from sparsehtp.solvers.priced_subset import Candidate, Prices, _rows, move_gains, settle_prices, without
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -152,6 +152,28 @@ def test_an_exchange_with_a_copy_is_no_gain():
         first, least = np.array([0, 1, 2, *6 * [0]], np.int32), np.full(9, 1e-14 * (y @ y))
         found = settled(model, first, np.arange(9) < 3, least, np.ones(9, bool), 0.0, False, np.uint32(seed))
         assert found.idx[:3].tolist() == [0, 1, 2], seed
+
+
+def test_features_that_are_always_in_are_optimised_out():
+    """Also where two of them are copies, in single precision."""
+    reduced, firm, rest = cases.jit(without), np.arange(9) < 4, np.arange(4, 9)
+    for seed in range(10):
+        copies = seed % 2 == 1
+        model, dtype = equations(seed), np.float32 if copies else np.float64
+        A, rhs, signed = np.array(model.A), np.array(model.rhs), np.where(firm, 0.02, 0)
+        if copies:
+            A[3], rhs[3] = A[0], rhs[0]
+            A[:, 3] = A[:, 0]
+        given = (jnp.asarray(a, dtype) for a in (A, rhs, np.diag(A), model.constant))
+        found = reduced(GramEquations(*given), firm, signed.astype(dtype))
+        F = np.flatnonzero(firm)[: 3 if copies else 4]
+        share = np.linalg.solve(A[np.ix_(F, F)], np.column_stack([A[np.ix_(F, rest)], (rhs - signed)[F]]))
+        expected = A[np.ix_(rest, [*rest, 0])] - A[np.ix_(rest, F)] @ share
+        expected[:, -1] += rhs[rest] - A[rest, 0]
+        room = 1e-3 if copies else 1e-9
+        np.testing.assert_allclose(found.A[4:, 4:], expected[:, :-1], atol=room)
+        np.testing.assert_allclose(found.rhs[4:], expected[:, -1], atol=room)
+        np.testing.assert_allclose(found.constant, model.constant - share[:, -1] @ (rhs - signed)[F], atol=room)
 
 
 def test_starts_that_meet_again_are_offered_once(monkeypatch):
