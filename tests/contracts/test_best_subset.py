@@ -14,7 +14,7 @@ import sparsehtp as sht
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.refit import with_free
-from sparsehtp.solvers.working_set import gram_equations, support_of
+from sparsehtp.solvers.working_set import gram_equations, promises, support_of, swap_scores
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -213,6 +213,55 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
     found = with_free(restricted, A[idx][:, idx], model.n_free)
     expected = restricted.hess(jnp.zeros(mask.size))
     np.testing.assert_allclose(found[mask][:, mask], expected[mask][:, mask], atol=1e-12 * np.abs(expected).max())
+
+
+def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
+    """However large the coefficients of the kept features, in single precision; others promise their best swap."""
+    score = cases.jit(swap_scores)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, 30)).astype(np.float32)
+        X[:, 10:29] = X[:, :2] @ rng.choice([-1, 0.5, 1, 3], (2, 19)).astype(np.float32)
+        X[:, 29] = 0
+        y = (1000 * (X[:, 0] - X[:, 1]) + rng.standard_normal(40)).astype(np.float32)
+        A, idx, inside = X.T @ X, np.array([0, 1, 3, 5, 0], np.int32), [0, 1, 3, 5]
+        equations = GramEquations(*map(jnp.asarray, (A, X.T @ y, np.diag(A), y @ y)))
+        found = np.asarray(score(equations, np.arange(30) < 2, idx, np.arange(5) < 4))
+        assert (found[10:] == -np.inf).all() and (found[inside] == -np.inf).all(), seed
+        X, y = X.astype(float), y.astype(float)
+
+        def value(S, X=X, y=y):
+            return np.sum((y - X[:, S] @ np.linalg.lstsq(X[:, S], y, rcond=None)[0]) ** 2)
+
+        swaps = [(value(inside) - value([0, 1, rest, j])) for j in (2, 4, 6, 7, 8, 9) for rest in (3, 5)]
+        np.testing.assert_allclose(found[[2, 4, 6, 7, 8, 9]], np.reshape(swaps, (6, 2)).max(1), atol=0.1)
+
+
+def test_features_promise_what_their_slopes_say_also_before_the_first_fit(x64):
+    """Where there is no gradient yet; a column of zeros promises nothing."""
+    X, y = problem(0)
+    X[:, 3] = 0
+    model, nothing = sht.LinearModel(X, y, fit_intercept=True), jnp.zeros(P + 1)
+    threshold = sht.Sparsity(K).bind(model)
+    promised = cases.jit(lambda state: promises(model, threshold, types.SimpleNamespace(**state), jnp.asarray(True)))
+    support = sht.results.Support(jnp.full(K + 1, P), jnp.arange(K + 1) < 1)
+    centred = X - X.mean(0)
+    slopes, energy = centred.T @ y / N, np.mean(centred**2, axis=0)
+    for value, grad in ((np.inf, nothing), (1.0, jnp.append(2 * slopes, 0))):
+        found = promised(dict(x=nothing, value=jnp.asarray(value), grad=grad, support=support))
+        expected = (1 if value == np.inf else 4) * slopes**2 / np.where(energy > 0, energy, np.inf)
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("threshold", [sht.Sparsity(4, k_max=5), sht.GroupSparsity(np.arange(P) // 2, 3)])
+def test_a_search_among_supports_that_all_explain_everything_ends(threshold):
+    """Of targets in the span of two features what other supports are better by is rounding, in single precision."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((N, P)).astype(np.float32)
+        y = (X[:, 1:3] @ [1, 2]).astype(np.float32)
+        solution = sht.solve(sht.LinearModel(X, y), threshold, sht.solvers.BestSubset())
+        assert int(solution.result) == sht.results.RESULTS.converged and solution.num_steps <= 6, seed
 
 
 def test_no_effort_searches_among_fewer_features_than_a_lesser_one():

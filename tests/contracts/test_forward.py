@@ -265,6 +265,16 @@ def test_dependent_features_are_left_out_or_reported():
     assert features(trail, 3) == [KEEP] and not np.any(trail.z[:, 1:])
 
 
+def test_rounding_that_a_fit_leaves_takes_in_no_feature():
+    """FoBa ends with the features that explain all, though it may have more and each lowers the rest by something."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((N, P)) + 3
+        y = X[:, [1, 4, KEEP]] @ rng.uniform(1, 2, 3) + 1e3
+        trail = path(sht.solvers.FoBa(), model("squared", X, y, np.ones(N), 0.0, np.zeros(N)))
+        assert sorted(features(trail, K_MAX)) == [1, 4, KEEP] and trail.result[K_MAX] == RESULTS.converged
+
+
 def test_what_they_do_not_take():
     X, y, weights = problem()
     objective = model("squared", X, y, weights)

@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
+from sparsehtp.solvers.reduced_rank import _solve
 from sparsehtp.testing import check_objective
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -105,6 +106,23 @@ def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():
     ridge = left.T @ (VECTOR[:, None] * left)
     assert ridge.min() < 0
     np.testing.assert_allclose(terms(VECTOR) - terms(0.0), (np.abs(ridge) @ np.abs(z.reshape(2, C))).ravel())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_singular_system_is_said_to_be_one_and_solved(dtype):
+    """By a solution no larger than others: of copies and sums of columns, not of zeros or units."""
+    solve = cases.jit(_solve)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        A, target, units = X.copy(), Y.copy(), 10.0 ** rng.uniform(-3, 3, P)
+        A[:, 4] = A[:, 0] * 3 if seed % 4 == 1 else A[:, 0] + A[:, 1] if seed % 4 == 2 else A[:, 4] * (seed % 4 != 3)
+        least = np.linalg.lstsq(A, target, rcond=None)[0]
+        A = A * units
+        Z, singular = solve((A.T @ A).astype(dtype), (A.T @ target).astype(dtype))
+        assert bool(singular) == (seed % 4 in (1, 2)), seed
+        room = 1e-3 if dtype == np.float32 else 1e-6
+        np.testing.assert_allclose(A @ Z, A / units @ least, atol=room * np.abs(target).max())
+        assert np.abs(Z * units[:, None]).max() <= 3 * np.abs(least).max(), seed
 
 
 # --- rank ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import sparsehtp as sht
 from sparsehtp.linalg.tableau import tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.best_subset import start_count
-from sparsehtp.solvers.pivot_search import KEPT, Goal, Lowest, Roam, _next_move, no_move, settle_entries
+from sparsehtp.solvers.pivot_search import KEPT, Goal, Lowest, Roam, _next_move, no_move, settle_entries, swap_noise
 from sparsehtp.solvers.search import DESCEND, PERTURB, SINGLE, Point, best_of, first_state
 from sparsehtp.solvers.starts import from_starts, parts, seed_of
 
@@ -134,6 +134,23 @@ def test_settling_is_that_of_brute_force(seed):
     new, begin = {3, 5, 9}, problem.settled(3, asked=[1, 2, 4])[0]
     assert begin == {1, 2, 4, KEEP} and problem.settled(3, begin, new)[0] == {*new, KEEP}, "asked for, good or bad"
     assert problem.settled(4, asked=new)[0] == problem.least({*new, KEEP, j} for j in {1, 2, 4, 6, 7, 8})
+
+
+@pytest.mark.parametrize("walk", [False, True])
+def test_no_swap_gains_where_all_is_explained(walk):
+    """The rest is rounding: neither a descent nor a walk ends elsewhere, nor says that there is a gain."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = cases.chained(rng.standard_normal((40, P)), 0.8)
+        y = X[:, :2] @ rng.uniform(1, 2, 2)
+        A = jnp.asarray(X.T @ X)
+        equations = GramEquations(A, jnp.asarray(X.T @ y), jnp.diagonal(A), jnp.asarray(y @ y))
+        begin = np.array([KEEP, 1, 3, 4, 0], np.int32)
+        level = np.where(np.arange(P) == KEEP, KEPT, 0).astype(np.int32)
+        numbers = np.int32(3), np.bool_(True), np.int32(0), np.bool_(walk), np.uint32(seed)
+        t, move, _, lowest = settle(equations, begin, np.arange(ROOM) < 4, level, *numbers)
+        assert {*(lowest.idx if walk else t.idx)[:4].tolist()} == {KEEP, 1, 3, 4}, seed
+        assert move.gain <= swap_noise(equations)
 
 
 def test_a_walk_finds_what_a_descent_misses():

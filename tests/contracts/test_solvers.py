@@ -80,6 +80,18 @@ def test_the_objective_never_rises(name):
         assert np.all(np.diff([first, *values]) <= 1e-12), name
 
 
+def test_rounding_refuses_no_step():
+    """At a solution, where F is large beside all that a step changes, sizes stay what the curvature allows."""
+    X, y, _ = PLANTED["squared"]
+    model = sht.LinearModel(X, y + 1e5, l2=0.01)
+    curvature = np.linalg.eigvalsh(X.T @ X / N)[-1] + 0.01
+    solution = sht.solve(
+        model, sht.Sparsity(K, P), cases.SOLVERS["iht_backtracking"], termination=sht.stopping.Never(), max_steps=100
+    )
+    sizes = np.asarray(solution.history.step_size)
+    assert sizes.shape == (100,) and sizes.min() >= 0.5 / curvature
+
+
 @pytest.mark.parametrize("name", [*cases.SOLVERS, "best_subset"])
 def test_no_features_and_all(name):
     X, y, _ = PLANTED["squared"]

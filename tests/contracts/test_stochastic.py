@@ -271,7 +271,7 @@ def test_the_step_is_counted_and_batches_grow_with_the_samples():
 def test_sizes_of_batches():
     for (n, p), size in {(40, 5): 1, (6000, 12): 23, (10**6, 2000): 256, (10**6, 100): 1310, (10**5, 100): 390}.items():
         assert usual_batch(n, p) == size, "n // 256, at least 1 and at most 256 or 2^17 / p, whichever is more"
-    for growth, first, iterations in ((1.5, 1.0, 3), (1.2, 4.5, 2), (2.0, 1.0, 4), (1.3, 70.0, 1)):
+    for growth, first, iterations in ((1.5, 1.0, 3), (1.2, 4.5, 2), (2.0, 1.0, 4), (1.3, 70.0, 1), (1.1, 50.0, 2)):
         sizes, starts, branch, widths = sht.solvers.HybridHT(None, 0.0, growth, first, iterations).batches(60)
         expected = [min(60, int(np.ceil(first * growth**t - 1e-9))) for t in range(len(sizes))]
         np.testing.assert_array_equal(sizes, expected)

@@ -212,6 +212,41 @@ def test_what_repeats_the_chosen_gains_nothing():
     np.testing.assert_allclose(gains.swap[place, 5], 0, atol=1e-9)
 
 
+@pytest.mark.parametrize("box", [False, True])
+def test_what_lies_in_the_span_of_kept_units_gains_exactly_nothing(box):
+    """In single precision, however large their coefficients, alone or in place of a unit that may leave."""
+    for seed in range(6):
+        model = draw(seed, 1, 1, box)
+        rng = np.random.default_rng([seed, 1])
+        mix = np.eye(8)  # units 3 to 6 are sums of the kept units 0 and 1, and the intercept
+        mix[4:] = 0
+        mix[4:, :3] = rng.choice([-1, 0.5, 2], (4, 3))
+        A = mix @ np.asarray(model.A) @ mix.T * 10.0 ** rng.integers(-3, 4)
+        r = A @ [0, 1e3, -1e3, *np.zeros(5)] + mix @ np.append(rng.standard_normal(4), np.zeros(4)) * A[1, 1]
+        A, r, c0, z0 = (jnp.asarray(a, jnp.float32) for a in (A, r, 1.0, np.zeros(8)))
+        bounds = (z0 - 1e6, z0 + 1e6) if box else None
+        kept = members([0, 1])
+        model = unit_model.replace(model, A=A, r=r, c0=c0, z0=z0, box=bounds, kept=kept)
+        t = blocks_at(model, members([0, 1, 2]), None, room=ROOM)
+        gains = jax.tree.map(np.asarray, gains_of(model, t, None))
+        place = [int(u) for u in t.slots].index(2)
+        assert (gains.add[3:] == 0).all(), seed
+        assert (gains.swap[place, 3:] == -gains.remove[place]).all(), seed
+
+
+def test_what_has_no_part_of_its_own_is_left_out_of_an_inverse():
+    """D G D = D for columns that are sums of others, or zero, and G is no larger than an inverse of the others is."""
+    inverse = cases.jit(unit_model._inverse)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((20, 5))
+        Z[:, 3:] = Z[:, :2] @ rng.choice([-1, 0.5, 2], (2, 2)) * [1, seed % 2]
+        D = (Z.T @ Z).astype(np.float32)
+        G = np.asarray(inverse(D))
+        np.testing.assert_allclose(D @ G @ D, D, atol=1e-4)
+        assert np.abs(G).max() < 2 and np.array_equal(G.any(0), np.arange(5) < 3), seed
+
+
 def test_a_spring_holds_a_model_near_its_plane():
     """It changes no value on the plane, nor the least one there where its multiplier is that of the point; from another
     point the minimum leaves the plane by little."""

@@ -15,6 +15,7 @@ import sparsehtp as sht
 from sparsehtp.duality import dual_of
 from sparsehtp.duality.dual import best_shift
 from sparsehtp.losses import AbstractConjugateLoss
+from sparsehtp.solvers.dual_ascent import _same_sum
 
 pytestmark = pytest.mark.usefixtures("x64")
 CONJUGATE = {name: loss for name, loss in cases.LOSSES.items() if isinstance(loss, AbstractConjugateLoss)}
@@ -119,6 +120,30 @@ def test_the_direction_is_the_gradient_of_the_dual(intercept):
         expected = (above - below) / (2 * h)
         np.testing.assert_allclose(directions @ (omega * dual.supergradient(point, eta)), expected, atol=1e-6)
         np.testing.assert_allclose(dual.primal(eta, x), model.value(x) + dual.threshold.value(x), rtol=1e-12)
+
+
+@LOSSES
+def test_samples_of_no_weight_move_no_sum(loss):
+    """The projection of a block keeps its weighted sum, and is finite where the whole block weighs nothing."""
+    project = cases.jit(functools.partial(_same_sum, loss))
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        weights = rng.integers(0, 2, N) * rng.random(N) * (seed > 0) * 10.0 ** -rng.integers(0, 200, 1)
+        y = loss.draw_targets(rng.standard_normal(N), rng)
+        old = loss.project_dual(rng.standard_normal(N), y)
+        new = project(rng.standard_normal(N), old, y, weights)
+        assert np.isfinite(new).all()
+        np.testing.assert_allclose(weights @ new, weights @ old, atol=1e-9 * weights.max())
+
+
+def test_a_start_that_is_too_far_out_is_none():
+    """Its slopes have no finite value; others, but zero, begin at their slopes."""
+    X, y, _, _ = problem(sht.losses.Squared(), 0)
+    objective, threshold = sht.LinearModel(X, y, l2=0.1), sht.Sparsity(2)
+    start = cases.jit(lambda x0: sht.solvers.DIHT().init(objective, threshold.bind(objective), x0, jax.random.key(0)))
+    for x0 in (np.ones(P), np.zeros(P), np.full(P, 1e160), np.full(P, np.inf), np.full(P, np.nan)):
+        expected = X @ x0 - y if x0[0] == 1 else np.zeros(N)
+        np.testing.assert_allclose(start(x0).point.a, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -20,7 +20,7 @@ from sparsehtp.duality import Dual, dual_of, relax
 from sparsehtp.duality.dual import Fixed
 from sparsehtp.grids import penalised_path
 from sparsehtp.results import FIRED, RESULTS
-from sparsehtp.solvers.cdss import best_swap, state_at
+from sparsehtp.solvers.cdss import best_swap, entry_gains, state_at
 from sparsehtp.solvers.coordinate import Descent, block_sizes, gather_block
 from sparsehtp.solvers.primal_dual import supported
 
@@ -227,6 +227,31 @@ def test_a_swap_lowers_the_objective_by_what_is_said_of_it(loss):
                 least = penalised(rest, np.mean(y - X @ rest)) + l0 - slope**2 / (2 * (column @ column / 30 + l2))
                 gains.append(penalised(w, b) - least)
             np.testing.assert_allclose(swap.gain, max(gains), rtol=1e-7)
+
+
+def test_an_overflow_without_one_feature_hides_no_exchange():
+    """Two coefficients that cancel are each too large for a sum of squares; feature 2 is exchanged for feature 3."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 6)), rng.standard_normal(30)
+    y = 3 * X[:, 3] + 0.1 * y
+    X[:, 1], X[:, 4] = X[:, 0], 2 * X[:, 0]
+    objective = sht.LinearModel(X, y, l2=0.0, fit_intercept=True)
+    bound = sht.L0L1L2(0.01, 0.0).bind(objective)
+    start = objective.to_internal(np.array([1.2e154, -1.2e154, 0.1, 0, 0, 0]), 0.0)
+    swap = BEST_SWAP(Dual(objective, bound), *supported(bound, start))
+    assert np.isfinite(swap.gain) and (int(swap.out), int(swap.new)) == (2, 3)
+
+
+def test_a_slope_below_its_price_gains_nothing_even_without_curvature():
+    """One above gains without end, and a column of zeros is none."""
+    objective = sht.LinearModel(np.eye(4) * [1, 1, 1, 0], np.zeros(4))
+    dual = Dual(objective, sht.L0L1L2(0.1, 0.5).bind(objective))
+    energies, grad = jnp.array([0.25, 0.25, 0.25, 0]), jnp.array([0.4, -0.5, 20.0, 9.0])
+    gain, new = entry_gains(dual, energies, grad, jnp.zeros(4), 0)
+    assert gain.tolist()[:2] == [0, 0] and new.tolist()[:2] == [0, 0]
+    assert 1e100 < gain[2] < np.inf and gain[3] == -np.inf
+    gain, new = entry_gains(dual, energies, grad, jnp.zeros(4))
+    np.testing.assert_allclose(gain, [0, 0, 19.5**2 / 0.5, -np.inf])
 
 
 @pytest.mark.slow

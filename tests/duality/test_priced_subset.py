@@ -1,6 +1,7 @@
 """PricedSubset: at the optimum of all supports, on paths at any price, and by moves that are exact."""
 
 import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,10 +9,13 @@ from exact import Loss
 from exhaustive import LOSSES, Problem, best_penalised
 
 import sparsehtp as sht
+from sparsehtp.duality import Dual
 from sparsehtp.linalg.tableau import removal_losses, tableau_at
 from sparsehtp.objectives import GramEquations
+from sparsehtp.solvers import priced_subset
+from sparsehtp.solvers.best_subset import start_count
 from sparsehtp.solvers.pivot_search import Roam
-from sparsehtp.solvers.priced_subset import Prices, _rows, move_gains, settle_prices
+from sparsehtp.solvers.priced_subset import Candidate, Prices, _rows, move_gains, settle_prices, without
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -135,6 +139,74 @@ def test_settling_ends_where_no_move_pays(walks):
         np.testing.assert_allclose(found.c[: len(S)], at_signs(model, S, 0.0, np.zeros(9))[1])
         moves = [{*S} - {i} | {j} for i in {*S, None} - {2} for j in {*range(8), None} - {*S}]
         assert min(value(T - {None}) for T in moves) >= found.value - 1e-7 and 8 not in S
+
+
+def test_an_exchange_with_a_copy_is_no_gain():
+    """Nor is any other move from a support that explains all, whose value is rounding, at a price of next to none."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 9)) * 10.0 ** rng.uniform(-2, 2, 9)
+        X[:, 3:6] = X[:, :3] * [2, -1, 1 / 3]
+        y, A = X[:, :3] @ rng.standard_normal(3), jnp.asarray(X.T @ X)
+        model = GramEquations(A, jnp.asarray(X.T @ y), jnp.diagonal(A), jnp.asarray(y @ y))
+        first, least = np.array([0, 1, 2, *6 * [0]], np.int32), np.full(9, 1e-14 * (y @ y))
+        found = settled(model, first, np.arange(9) < 3, least, np.ones(9, bool), 0.0, False, np.uint32(seed))
+        assert found.idx[:3].tolist() == [0, 1, 2], seed
+
+
+def test_features_that_are_always_in_are_optimised_out():
+    """Also where two of them are copies, in single precision."""
+    reduced, firm, rest = cases.jit(without), np.arange(9) < 4, np.arange(4, 9)
+    for seed in range(10):
+        copies = seed % 2 == 1
+        model, dtype = equations(seed), np.float32 if copies else np.float64
+        A, rhs, signed = np.array(model.A), np.array(model.rhs), np.where(firm, 0.02, 0)
+        if copies:
+            A[3], rhs[3] = A[0], rhs[0]
+            A[:, 3] = A[:, 0]
+        given = (jnp.asarray(a, dtype) for a in (A, rhs, np.diag(A), model.constant))
+        found = reduced(GramEquations(*given), firm, signed.astype(dtype))
+        F = np.flatnonzero(firm)[: 3 if copies else 4]
+        share = np.linalg.solve(A[np.ix_(F, F)], np.column_stack([A[np.ix_(F, rest)], (rhs - signed)[F]]))
+        expected = A[np.ix_(rest, [*rest, 0])] - A[np.ix_(rest, F)] @ share
+        expected[:, -1] += rhs[rest] - A[rest, 0]
+        room = 1e-3 if copies else 1e-9
+        np.testing.assert_allclose(found.A[4:, 4:], expected[:, :-1], atol=room)
+        np.testing.assert_allclose(found.rhs[4:], expected[:, -1], atol=room)
+        np.testing.assert_allclose(found.constant, model.constant - share[:, -1] @ (rhs - signed)[F], atol=room)
+
+
+def test_starts_that_meet_again_are_offered_once(monkeypatch):
+    """The others in order of their values, without those that lead back and those that were not made."""
+    rng, solver = np.random.default_rng(0), sht.solvers.PricedSubset()
+    X = rng.standard_normal((20, 7))
+    objective = sht.LinearModel(X, np.where(X[:, 0] > 0, 1.0, -1.0), sht.losses.Logistic(), l2=0.1)
+    threshold = sht.L0L1L2(0.01, 0.0).bind(objective)
+    here = np.arange(7) < 4
+    state = solver.init(objective, threshold, jnp.asarray(1.0 * here), jax.random.key(0))
+    state, starts = state._replace(failures=jnp.int32(1)), 20
+    made = int(start_count(starts, 4))
+    assert made < starts
+
+    @cases.jit
+    def offered(inside, values):
+        def ends(search, *_):
+            own = jax.eval_shape(search, jnp.int32(0))
+            return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), own), Candidate(inside, 1.0 * inside, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(priced_subset, "from_starts", ends)
+            dual = Dual(objective, threshold)
+            return solver._explored(dual, state, *solver._model(dual, state), jnp.int32(0))[2:-1] != 0
+
+    for _ in range(5):
+        every = np.vstack([here, rng.random((5, 7)) < 0.5])
+        inside = every[rng.integers(len(every), size=starts)]
+        values = inside @ rng.standard_normal(7)
+        met = {tuple(row): value for row, value in zip(inside[:made].tolist(), values, strict=False)}
+        met.pop(tuple(here.tolist()), None)
+        expected = sorted(met, key=met.get)
+        assert list(map(tuple, offered(inside, values).tolist()))[: len(expected)] == expected
 
 
 def test_places_of_what_is_inside_are_as_many_as_there_is_room():
