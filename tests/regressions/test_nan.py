@@ -172,6 +172,9 @@ PUBLIC = {
     "max_nodes": [lambda bad: sht.prove(fitted()[0], TWO, max_nodes=bad)],
     "upper": [lambda bad: sht.lower_bound(fitted()[0], TWO, bad)],
     "tol": [lambda bad: sht.lower_bound(fitted()[0], TWO, 1.0, bad)],
+    "A": [lambda bad: sht.QuadraticForm(np.diag([1.0, bad]), np.ones(2))],
+    "b": [lambda bad: sht.QuadraticForm(np.eye(2), [1.0, bad])],
+    "constant": [lambda bad: sht.QuadraticForm(np.eye(2), np.ones(2), bad)],
     "l2s": [
         lambda bad: sht.solve_path(fitted()[0], ks=range(3), l2s=[0.1, bad]),
         lambda bad: sht.cross_validate(fitted()[0], ks=range(3), l2s=[0.1, bad]),
