@@ -14,6 +14,7 @@ import pytest
 import statements
 from rational import Quadratic, least
 from scipy import sparse
+from slacks import COMPLETE, SLACKS
 
 import sparsehtp as sht
 from sparsehtp.certificates import nodes
@@ -233,93 +234,16 @@ def test_rules_decide_nothing_by_rounding(x64, penalised):
     assert decided >= 1000
 
 
-HERE = ["tests/references/test_slacks.py", "-k", "not every_slack"]
-ROUNDING = ["tests/references/test_rounding.py", "-k", "next_to_nothing"]
-STATED = "a tolerance that the docstring states"
-SPEED = "how far to iterate, or how long that may take: any number is safe, since only what is proved is used"
-# Every place where rounding is allowed for: what stands there without it and the test that fails then, or why it stays.
-SLACKS = {
-    "certificates/dual_bound.py": {'tolerance("gap", dtype)': STATED},
-    "certificates/penalised.py": {
-        'tolerance("swap", dtype)': STATED,
-        'tolerance("stationary", dtype)': STATED,
-        "LEAST_CURVATURE = 1e-14": "eigenvalues of columns of norm one are wrong by some eps of the largest",
-        "64 * np.finfo(dtype).eps": "a bound is kept to the rounding of a solution's units",
-    },
-    "certificates/certificate.py": {
-        "EXACTLY, NEARLY =": "singular values between which refits by normal equations cannot say what a column adds",
-        "eps = np.finfo(np.result_type(": "an error that is told to the user, and decides nothing",
-        'tolerance("swap", fit.dtype)': STATED,
-        'tolerance("stationary", fit.dtype)': STATED,
-        "100 * np.finfo(H.dtype).eps": "eigenvalues of H are wrong by some eps of the largest: exact copies have such",
-    },
-    "certificates/placed.py": {"ROUNDINGS * jnp.finfo(z.dtype).eps": ("0", ROUNDING)},
-    "certificates/nodes.py": {
-        "LEAST_PIVOT = 1e-9": "what is below it is refitted from the data: more refits, the same answer",
-        "(M.shape[0] + ROUNDINGS) * jnp.finfo(M.dtype).eps": ("0.0", HERE),
-        "2 * ROUNDINGS * jnp.finfo(g.dtype).eps * terms": ("0", HERE),
-    },
-    "certificates/swap_scan.py": {"eps, tiny = jnp.finfo(rows.dtype).eps,": ("eps, tiny = 0,", ROUNDING)},
-    "certificates/least_squares.py": {
-        "ZERO = 1e-13": "the share of F(0) to which a proof of gap 0 is said to be closed",
-        "COPY = 16 * EPS": "what is stated of columns that copy others in other units",
-        "SURE = 1e-10": ("SURE = 1.0", HERE),
-        "BLUR = 1e-8": SPEED,
-        "+ 64 + 16 * self.size) * EPS": "sums of 4096 terms; below, it divides the squares of what the columns lose",
-        "lost = rounding * raw / energy if self._lossy": "sums less n mean^2 lose the digits of raw / energy",
-        "lost_target = rounding": "the same for the targets",
-        "ZERO * c0, 64 * EPS**2": "which values a collection holds as equal to zero, as stated",
-        "self._grain = EPS *": ("self._grain = 0 *", HERE),
-        "self._target_grain = EPS *": ("self._target_grain = 0 *", HERE),
-        "wrong = EPS *": "rounding of large coefficients as they are returned, beside that of the fit itself",
-    },
-    "certificates/tree.py": {
-        "VALUE_ERROR = 1e-6": STATED,
-        "VALUE_ROUNDING = 1e-9": "supports that are as good as the last one belong to a collection",
-    },
-    "certificates/exchanges.py": {
-        "LEAST_SHARE = 1e-9": "what is below it is fitted from the data: more fits, the same answer",
-        "100 * np.finfo(q.dtype).eps": "a division by what rounding left of a copy",
-    },
-    "certificates/prove.py": {
-        "MOST_HIDDEN = 1e-6": STATED,
-        "4 * np.finfo(float).eps * upper": "the two sums that form the limit round, too",
-    },
-    "certificates/generalised.py": {
-        "NODE = 2e-8": SPEED,
-        "ACCURACY = 1e-9": SPEED,
-        "LEAST_ZERO = 1e-12": "the share of F(0) to which a proof of gap 0 is closed",
-    },
-    "certificates/data.py": {
-        "EPS = float(": "its name",
-        "NO_DEVIATION = 1e-24": "columns that are constant but for rounding: their deviation has no digit",
-    },
-    "certificates/diagonal.py": {"ACCURACY = 1e-4": SPEED},
-    "certificates/quadratic.py": {
-        "TUNING = 2e-8": SPEED,
-        "NODE, LEAF = 3e-6, 3e-8": SPEED,
-        "LEAST_DIAGONAL = 1e-9": SPEED,
-        "SCOUT = 1e-4": SPEED,
-        "10 * p * EPS": "eigenvalues are wrong by some p eps of the largest one",
-    },
-    "screening/bounds.py": {
-        'tolerance("gap", dtype)': STATED,
-        "VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps)": ("0", HERE),
-    },
-    "duality/dual.py": {"(objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps": ("0.0", HERE)},
-    "duality/relaxation.py": {
-        "HINGE_SMOOTHING = 1e-3": SPEED,
-        "slack = 16 * jnp.finfo(base.dtype).eps": "steps that are refused for rounding alone shrink for ever",
-    },
-}
 PLACE = re.compile(r"\btolerance\(|\.eps\b|\bEPS\b|^[A-Z_, ]+ = .*\de-\d")
 
 
 def test_every_slack_is_in_the_table():
-    for room in ("certificates", "screening", "duality"):
+    for name, rows in SLACKS.items():
+        text = (Path(sht.__path__[0]) / name).read_text(encoding="utf-8")
+        assert not [snippet for snippet in rows if snippet not in text], name
+    for room in COMPLETE:
         for path in sorted((Path(sht.__path__[0]) / room).glob("*.py")):
             rows, text = SLACKS.get(f"{room}/{path.name}", {}), path.read_text(encoding="utf-8")
-            assert all(snippet in text for snippet in rows), path.name
             for line in text.splitlines():
                 if PLACE.search(line) and "import" not in line:
                     assert any(snippet in line for snippet in rows), f"{path.name}: {line.strip()}"
@@ -335,5 +259,5 @@ def test_a_law_breaks_without_each_slack(tmp_path):
                 path, (without, test) = tmp_path / "sparsehtp" / name, row
                 text = path.read_text(encoding="utf-8")
                 path.write_text(text.replace(snippet, without), encoding="utf-8")
-                assert mutants.pytest(tmp_path, ["-x", *test])[0] == 1, snippet
+                assert mutants.pytest(tmp_path, "ci", ["-x", *test])[0] == 1, snippet
                 path.write_text(text, encoding="utf-8")

@@ -1,0 +1,243 @@
+"""Every place where rounding is allowed for: what stands there without it and the test that fails then, or a reason.
+
+`tests/references/test_slacks.py` looks for places that are not here, and runs each test without its slack.
+"""
+
+HERE = ["tests/references/test_slacks.py", "-k", "not every_slack"]
+ROUNDING = ["tests/references/test_rounding.py", "-k", "next_to_nothing"]
+STATED = "a tolerance that the docstring states"
+SPEED = "how far to iterate, or how long that may take: any number is safe, since only what is proved is used"
+SUBSETS = "tests/contracts/test_best_subset.py::test_"
+PRICED = "tests/duality/test_priced_subset.py::test_"
+UNITS = "tests/contracts/test_unit_search.py::test_"
+LINALG = "tests/contracts/test_linalg.py::test_"
+THRESHOLDS = "tests/contracts/test_thresholds.py::test_"
+SELECTION = "tests/estimators/test_selection.py::test_"
+COMPONENTS = "tests/estimators/test_sparse_pca.py::test_"
+COPY = f"{PRICED}an_exchange_with_a_copy_is_no_gain"
+NEWTON = f"{LINALG}what_newton_cannot_value_stops_no_step"
+GAIN = "tests/duality/test_penalised.py::test_rounding_is_no_gain_to_a_path_over_l0"
+SHARES = "tests/path/test_stability.py::test_shares_are_those_of_their_decimals"
+COMPLETE = ("certificates", "screening", "duality", "solvers", "grids")  # rooms of which every place is here
+SLACKS = {
+    "certificates/dual_bound.py": {'tolerance("gap", dtype)': STATED},
+    "certificates/penalised.py": {
+        'tolerance("swap", dtype)': STATED,
+        'tolerance("stationary", dtype)': STATED,
+        "LEAST_CURVATURE = 1e-14": "eigenvalues of columns of norm one are wrong by some eps of the largest",
+        "64 * np.finfo(dtype).eps": "a bound is kept to the rounding of a solution's units",
+    },
+    "certificates/certificate.py": {
+        "EXACTLY, NEARLY =": "singular values between which refits by normal equations cannot say what a column adds",
+        "eps = np.finfo(np.result_type(": "an error that is told to the user, and decides nothing",
+        'tolerance("swap", fit.dtype)': STATED,
+        'tolerance("stationary", fit.dtype)': STATED,
+        "100 * np.finfo(H.dtype).eps": "eigenvalues of H are wrong by some eps of the largest: exact copies have such",
+    },
+    "certificates/placed.py": {"ROUNDINGS * jnp.finfo(z.dtype).eps": ("0", ROUNDING)},
+    "certificates/nodes.py": {
+        "LEAST_PIVOT = 1e-9": "what is below it is refitted from the data: more refits, the same answer",
+        "(M.shape[0] + ROUNDINGS) * jnp.finfo(M.dtype).eps": ("0.0", HERE),
+        "2 * ROUNDINGS * jnp.finfo(g.dtype).eps * terms": ("0", HERE),
+    },
+    "certificates/swap_scan.py": {"eps, tiny = jnp.finfo(rows.dtype).eps,": ("eps, tiny = 0,", ROUNDING)},
+    "certificates/least_squares.py": {
+        "ZERO = 1e-13": "the share of F(0) to which a proof of gap 0 is said to be closed",
+        "COPY = 16 * EPS": "what is stated of columns that copy others in other units",
+        "SURE = 1e-10": ("SURE = 1.0", HERE),
+        "BLUR = 1e-8": SPEED,
+        "+ 64 + 16 * self.size) * EPS": "sums of 4096 terms; below, it divides the squares of what the columns lose",
+        "lost = rounding * raw / energy if self._lossy": "sums less n mean^2 lose the digits of raw / energy",
+        "lost_target = rounding": "the same for the targets",
+        "ZERO * c0, 64 * EPS**2": "which values a collection holds as equal to zero, as stated",
+        "self._grain = EPS *": ("self._grain = 0 *", HERE),
+        "self._target_grain = EPS *": ("self._target_grain = 0 *", HERE),
+        "wrong = EPS *": "rounding of large coefficients as they are returned, beside that of the fit itself",
+    },
+    "certificates/tree.py": {
+        "VALUE_ERROR = 1e-6": STATED,
+        "VALUE_ROUNDING = 1e-9": "supports that are as good as the last one belong to a collection",
+    },
+    "certificates/exchanges.py": {
+        "LEAST_SHARE = 1e-9": "what is below it is fitted from the data: more fits, the same answer",
+        "100 * np.finfo(q.dtype).eps": "a division by what rounding left of a copy",
+    },
+    "certificates/prove.py": {
+        "MOST_HIDDEN = 1e-6": STATED,
+        "4 * np.finfo(float).eps * upper": "the two sums that form the limit round, too",
+    },
+    "certificates/generalised.py": {
+        "NODE = 2e-8": SPEED,
+        "ACCURACY = 1e-9": SPEED,
+        "LEAST_ZERO = 1e-12": "the share of F(0) to which a proof of gap 0 is closed",
+    },
+    "certificates/data.py": {
+        "EPS = float(": "its name",
+        "NO_DEVIATION = 1e-24": "columns that are constant but for rounding: their deviation has no digit",
+    },
+    "certificates/diagonal.py": {"ACCURACY = 1e-4": SPEED},
+    "certificates/quadratic.py": {
+        "TUNING = 2e-8": SPEED,
+        "NODE, LEAF = 3e-6, 3e-8": SPEED,
+        "LEAST_DIAGONAL = 1e-9": SPEED,
+        "SCOUT = 1e-4": SPEED,
+        "10 * p * EPS": "eigenvalues are wrong by some p eps of the largest one",
+    },
+    "screening/bounds.py": {
+        'tolerance("gap", dtype)': STATED,
+        "VALUE_ROUNDINGS * float(jnp.finfo(dtype).eps)": ("0", HERE),
+    },
+    "duality/dual.py": {"(objective.y.shape[0] + 64) * jnp.finfo(point.a.dtype).eps": ("0.0", HERE)},
+    "duality/relaxation.py": {
+        "HINGE_SMOOTHING = 1e-3": SPEED,
+        "slack = 16 * jnp.finfo(base.dtype).eps": "steps that are refused for rounding alone shrink for ever",
+    },
+    "solvers/working_set.py": {
+        "jnp.maximum(100 * jnp.finfo(dtype).eps * diagonal": (
+            "jnp.maximum(jnp.finfo(dtype).eps * diagonal",
+            [f"{SUBSETS}what_lies_in_the_span_of_what_is_kept_promises_nothing"],
+        ),
+    },
+    "solvers/priced_subset.py": {
+        'tolerance("swap", t.c.dtype) * prices.scale + swap_noise(equations)': (
+            'tolerance("swap", t.c.dtype) * prices.scale',
+            [COPY],
+        ),
+        'tolerance("swap", value.dtype)': STATED,
+        "slack = 1 + 10 * jnp.finfo(A.dtype).eps": (
+            "slack = 1 + 0 * jnp.finfo(A.dtype).eps",
+            [f"{PRICED}features_that_are_always_in_are_optimised_out"],
+        ),
+    },
+    "solvers/pivot_search.py": {
+        "10 * jnp.finfo(equations.constant.dtype).eps": ("0.1 * jnp.finfo(equations.constant.dtype).eps", [COPY]),
+        'tolerance("swap", t.c.dtype) * scale + noise': (
+            'tolerance("swap", t.c.dtype) * scale',
+            ["tests/contracts/test_searches.py::test_no_swap_gains_where_all_is_explained"],
+        ),
+    },
+    "solvers/best_subset.py": {'tolerance("swap", ': STATED},
+    "solvers/unit_search.py": {
+        "DAMPING = 1e-3": "a model that proposes only: a refit of F decides",
+        "eps ** -0.25": "between a spring that yields and one that hides the pivots of nearly collinear columns",
+        'tolerance("swap", value.dtype) * jnp.abs(value) + 5 * jnp.finfo(value.dtype).eps * jnp.abs(c0)': (
+            'tolerance("swap", value.dtype) * jnp.abs(value)',
+            [f"{SUBSETS}a_search_among_supports_that_all_explain_everything_ends"],
+        ),
+        '- tolerance("swap", value.dtype)': STATED,
+    },
+    "solvers/unit_model.py": {
+        "floor = 100 * jnp.finfo": (
+            "floor = jnp.finfo",
+            [f"{UNITS}what_lies_in_the_span_of_kept_units_gains_exactly_nothing"],
+        ),
+        "least = 100 * jnp.finfo": (
+            "least = jnp.finfo",
+            [f"{UNITS}what_has_no_part_of_its_own_is_left_out_of_an_inverse"],
+        ),
+    },
+    "solvers/reduced_rank.py": {
+        'tolerance("pivot", B.dtype)': STATED,
+        "M + 1e-10 * eye": (
+            "M",
+            ["tests/contracts/test_multi_response.py::test_a_singular_system_is_said_to_be_one_and_solved"],
+        ),
+    },
+    "solvers/cdss.py": {
+        'tolerance("swap", state.value.dtype)': STATED,
+        '0.1 * tolerance("gap", value.dtype)': SPEED,
+        '0.05 * tolerance("gap", x.dtype)': SPEED,
+    },
+    "solvers/primal_dual.py": {
+        "OMEGA, ZETA = 5e-4, 1e-6": "numbers of the paper",
+        'tolerance("gap", objective.dtype)': STATED,
+    },
+    "solvers/iht.py": {
+        "slack = 16 * jnp.finfo(point.dtype).eps": (
+            "slack = 0",
+            ["tests/contracts/test_solvers.py::test_rounding_refuses_no_step"],
+        ),
+    },
+    "solvers/htp.py": {
+        "16 * jnp.finfo(value.dtype).eps": "a refit of what is solved ends at the same F but for rounding"
+    },
+    "solvers/foba.py": {
+        "10 * jnp.finfo(value.dtype).eps * jnp.abs(value)": (
+            "0 * jnp.abs(value)",
+            ["tests/contracts/test_forward.py::test_rounding_that_a_fit_leaves_takes_in_no_feature"],
+        ),
+    },
+    "solvers/hybrid.py": {
+        "exact * (1 - 1e-12)": ("exact", ["tests/contracts/test_stochastic.py::test_sizes_of_batches"]),
+    },
+    "linalg/tableau.py": {
+        "100 * eps * diagonal": ("0 * diagonal", [f"{LINALG}what_lies_in_the_span_of_chosen_features_gains_nothing"]),
+        "1e3 * jnp.finfo(g.dtype).eps": ("0", [f"{LINALG}what_lies_in_the_span_of_chosen_features_gains_nothing"]),
+        "eps = jnp.finfo(dtype).eps": "its name",
+    },
+    "linalg/box.py": {
+        "jnp.finfo(slope.dtype).eps": ("0", [f"{LINALG}the_terms_of_a_spare_coordinate_count_where_it_moves"]),
+    },
+    "linalg/restricted_newton.py": {
+        "jnp.minimum(jnp.vdot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)": (
+            "jnp.minimum(jnp.vdot(slope, new - c.z), 0)",
+            [NEWTON],
+        ),
+        "(new_value <= c.value + 8 * eps * jnp.abs(c.value))": ("(new_value <= c.value)", [NEWTON]),
+    },
+    "linalg/truncated_newton.py": {"slack = 8 * eps * jnp.abs(s.value)": ("slack = 0.0", [NEWTON])},
+    "linalg/low_rank.py": {
+        "4 * jnp.finfo(A.dtype).eps": ("0", ["tests/contracts/test_low_rank.py", "-k", "nearest"]),
+    },
+    "thresholds/simplex.py": {
+        "(1 + 4 * jnp.finfo(z.dtype).eps)": ("1", [f"{THRESHOLDS}the_nearest_of_a_sum_among_equal_entries"]),
+    },
+    "thresholds/bounded.py": {
+        "2 * jnp.finfo(objective.dtype).eps": ("0", [f"{THRESHOLDS}bounds_hold_in_original_units_whatever_is_rounded"]),
+    },
+    "grids/penalised_path.py": {
+        'tolerance("swap", np.dtype(': STATED,
+        "np.max(np.abs(host(model.y)))": ("np.min(np.abs(host(model.y)))", [GAIN]),
+        "100 * np.finfo(model.dtype).eps": ("np.finfo(model.dtype).eps", [GAIN]),
+        "1e-9 * abs(value)": ("0 * abs(value)", [GAIN]),
+    },
+    "grids/stability.py": {"- 0.5e-6": ("", [SHARES]), "- 1e-6": ("", [SHARES]), " + 1e-9": ("", [SHARES])},
+    "grids/folds.py": {
+        "np.round(each / (np.max(np.abs(each)) or 1), 9)": (
+            "each",
+            ["tests/path/test_cross_validation.py::test_rounding_orders_no_rows"],
+        ),
+    },
+    "grids/tall.py": {
+        "ENOUGH = 1e-10": SPEED,
+        "FLAT = 1e-2": SPEED,
+        "p * np.finfo(dtype).eps * values[-1]": "eigenvalues are wrong by some p eps of the largest one",
+        "float(jnp.finfo(found.x.dtype).eps) / 8": SPEED,
+    },
+    "estimators/lda.py": {
+        "> 1e-6": ("> 0", [f"{SELECTION}shares_that_sum_to_one_but_for_rounding_are_priors"]),
+    },
+    "estimators/regressor.py": {
+        " + 1e-12": ("", [f"{SELECTION}a_rate_without_features_is_the_mean_and_never_infinite"])
+    },
+    "estimators/robust_pca.py": {
+        "FLOOR = 1e-14": (
+            "FLOOR = 0",
+            ["tests/estimators/test_robust_pca.py::test_a_tolerance_below_rounding_is_that_of_rounding"],
+        ),
+    },
+    "estimators/scoring.py": {
+        "1e-5 * weights.max()": ("0", [f"{SELECTION}weights_that_are_alike_but_for_rounding_are_none_to_a_scorer"]),
+    },
+    "estimators/sparse_pca.py": {
+        "p * np.finfo(X.dtype).eps * total": (
+            "p * np.finfo(float).eps * total",
+            [f"{COMPONENTS}what_single_precision_rounds_is_no_component"],
+        ),
+        "100 * np.finfo(np.float32).eps": ("0", [f"{COMPONENTS}a_covariance_of_single_precision_has_a_root"]),
+        "room = 1 + ROUNDING * p * np.finfo(float).eps": (
+            "room = 1",
+            [f"{COMPONENTS}no_bound_is_below_the_exact_variance"],
+        ),
+    },
+}
