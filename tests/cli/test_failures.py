@@ -183,3 +183,11 @@ def test_constant_targets_alone_have_no_score():
     X, y = np.arange(6.0)[:, None], np.arange(6.0) % 2
     score = _metric("squared", sht.SparseRegressor(1, solver="htp").fit(X, y))[1]
     assert score(X, np.ones(6), None) is None and score(X, y, None) is not None
+    for kind, name, poor in (
+        (sht.SparseClassifier, "accuracy", None),
+        (sht.SparseOrdinal, "accuracy", None),
+        (sht.SparseCox, "concordance", np.ones((6, 2)) * [1, 0]),  # nothing has happened
+    ):
+        told, score = _metric("", type("Scored", (kind,), {"score": lambda self, X, y, offset: 0.7})())
+        assert told == name and score(X, np.column_stack([y + 1, np.ones(6)]), None) == 0.7
+        assert poor is None or score(X, poor, None) is None
