@@ -147,6 +147,34 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
     np.testing.assert_allclose(scale, A.T**2 @ (s * (loss.majorant(*at) + bend)) + ridge, rtol=1e-10)
 
 
+def test_a_column_of_nothing_costs_the_others_nothing():
+    """Neither in the curvature of tall data, nor where the column beside it is far from zero."""
+    y = np.where(np.arange(600) % 2, 1.0, -1)
+    tall = sht.LinearModel(np.zeros((600, 3)), y, sht.losses.Logistic(), l2=0.5)
+    np.testing.assert_array_equal(cases.jit(lambda model: model.smoothness())(tall), 0.5)
+    Z = np.column_stack([np.zeros(N), X[:, 1] + 1e6, np.full(N, 1 / 3), np.full(N, -1e7 / 3), np.zeros(N), X])
+    model = sht.LinearModel(Z, Y, fit_intercept=True, l2=0.1)
+    rows = model.columns.design.rows(np.arange(N)) + model.columns.shift
+    np.testing.assert_allclose(rows, Z, rtol=1e-15)
+    assert (model.columns.shift[jnp.array([0, 4])] == 0).all()
+    moments = cases.jit(lambda columns, weights: (columns.moments(weights)[1], columns.gram_diagonal(weights)))
+    for standardize in (False, True):
+        columns = sht.LinearModel(Z, Y, fit_intercept=True, standardize=standardize).columns
+        squares, diagonal = moments(columns, WEIGHTS / 3)
+        assert not np.any(squares[jnp.array([0, 2, 3, 4])]) and (squares[jnp.array([1, 5, 6, 7, 8, 9])] > 1e-3).all()
+        assert (diagonal >= 0).all()
+
+
+def test_a_quadratic_model_is_finite_where_a_loss_is_flat():
+    """In single precision neither slope nor curvature is left of a loss far out, and no share of their mean."""
+    with jax.enable_x64(False):
+        single, far = X.astype(np.float32), np.full(N, -300, np.float32)
+        for loss, y, offset in ((sht.losses.Logistic(), -np.ones(N), far), (sht.losses.Poisson(), np.zeros(N), far)):
+            equations = sht.LinearModel(single, y, loss, offset=offset, l2=0.5).normal_equations()
+            np.testing.assert_allclose(equations.diagonal, 0.5, rtol=1e-6)
+            np.testing.assert_allclose(np.append(equations.rhs, equations.constant), 0, atol=1e-20)
+
+
 @pytest.mark.parametrize("options", ["weights_l2", "all"])
 def test_the_value_without_each_coefficient(options):
     """The intercept, if there is one, takes over what it can, and the others stay: exactly so for a quadratic."""

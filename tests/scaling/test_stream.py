@@ -238,6 +238,7 @@ def test_bad_npy_files_are_named(tmp_path):
         (target, y[:130].astype("U9"), "shard-0000.y.npy needs real numbers"),
         (weights, -np.ones(130), "shard-0000.weights.npy needs finite weights >= 0"),
         (weights, np.zeros(130), "not all zero"),
+        (weights, cases.spoiled(np.ones(130), np.inf), "needs finite weights"),
     ):
         refused(lambda path=path, array=array: np.save(path, array, allow_pickle=True), pattern)
     refused(target.unlink, "there is no file .*shard-0000.y.npy", FileNotFoundError)
