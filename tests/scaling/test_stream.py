@@ -153,6 +153,22 @@ def test_a_changed_shard_is_named(tmp_path, seed):
         np.testing.assert_array_equal(again.x, whole.x)
 
 
+@pytest.mark.parametrize("kept", ["size", "time"])
+def test_a_shard_that_changes_between_two_passes_is_named(tmp_path, kept):
+    shards = write(tmp_path, DATA["squared"][1])
+    path, other = shards.paths[3], cases.spoiled(X[300:], 9.0)
+
+    def change(done, total):
+        if done == 5:  # the first of the second pass; one more may have been read
+            time = path.stat().st_mtime_ns
+            np.savez(path, X=other if kept == "size" else other.astype(np.float32), y=DATA["squared"][1][300:])
+            os.utime(path, ns=(time, time + (10**9 if kept == "size" else 0)))
+
+    options = dict(checkpoint=tmp_path / "state", progress=change)
+    sentence = rf"^checkpoint: .*{path.name} holds other rows"
+    cases.refused(ValueError, sentence, lambda: sht.solve_stream(shards, sht.Sparsity(3), **options))
+
+
 def test_sparse_files_and_bad_ones(tmp_path):
     _, y = DATA["squared"]
     thinned = np.where(np.abs(X) > 0.5, X, 0)
