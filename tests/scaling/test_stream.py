@@ -232,6 +232,28 @@ def test_blocks_and_samples_do_not_change_the_answer(tmp_path, x64, monkeypatch)
     np.testing.assert_allclose(parts.value, whole.value, rtol=1e-12)
 
 
+def test_a_fit_that_starts_at_its_minimum_has_converged(tmp_path):
+    """In single precision too, where two sums of the same losses differ by their rounding."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = rng.standard_normal(130) * 10.0 ** rng.integers(-3, 4) + 3 * (seed % 2)
+        np.savez(tmp_path / "part.npz", X=X[:130], y=y)
+        found = sht.solve_stream(Shards(tmp_path / "part.npz"), sht.Sparsity(0))
+        assert found.converged and found.passes <= 4, seed
+        np.testing.assert_allclose([found.intercept, 2 * found.value], [y.mean(), y.var()], rtol=1e-5)
+
+
+def test_a_row_that_no_sample_holds_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(_stream, "SAMPLE_ROWS", 70)
+    shards = write_npy(tmp_path, DATA["squared"][1])
+    for row in (5, 90, 150, 190):
+        spoilt = X[300:].astype(np.float32)
+        spoilt[row, 2] = np.inf
+        np.save(shards.paths[3], spoilt)
+        sentence = "column 'x2' of shard-0003.X.npy"
+        cases.refused(ValueError, sentence, lambda: sht.solve_stream(shards, sht.Sparsity(3)))
+
+
 def test_bad_npy_files_are_named(tmp_path):
     _, y = DATA["squared"]
     folder = tmp_path / "data"
