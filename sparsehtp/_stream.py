@@ -173,7 +173,7 @@ def _fit(data: "_Stream", bound: AbstractUnitThreshold, size: float, start: Floa
             converged = True
             break
         new, new_value = data.refit(x if old is None else z, support, ridge)
-        if new_value > value + 1e-12 * abs(value):  # too long a step
+        if new_value > value + data.rounding * abs(value):  # too long a step
             size, halvings = size / 2, halvings + 1
             continue
         x, old = new, chosen
@@ -198,6 +198,7 @@ class _Stream:
     def __init__(self, passes: Passes, loss: AbstractLoss, fit_intercept: bool, l2: float, max_passes: int) -> None:
         self.passes, self.shards, self.dtype = passes, passes.shards, np.dtype(passes.dtype)
         self.loss = jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), loss)
+        self.rounding = max(1e-12, 8 * float(np.finfo(self.dtype).eps))  # of F beside it: its parts have the dtype
         self.fit_intercept, self.l2, self.max_passes = fit_intercept, l2, max_passes
         self.p, longest = self.shards.n_features, max(self.shards.rows)
         self.sample_size = min(longest, max(SAMPLE_ROWS, self.p))

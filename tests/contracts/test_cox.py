@@ -95,6 +95,18 @@ def check_same(found, expected, tol=1e-9, name=""):
 
 
 @BOTH
+def test_a_stratum_without_weight_curves_nothing(ties):
+    strata = OPTIONS["all"]["strata"]
+    weights = np.where(strata == 1, 0.0, 1 + np.arange(N) % 3)
+    other = np.where((strata == 1)[:, None], 1e3 * X[::-1], X)
+    ours, theirs = (
+        CURVATURES(sht.CoxModel(Z, TIME, EVENT, ties=ties, strata=strata).reweighted(weights)) for Z in (X, other)
+    )
+    assert (ours > 1e-3).all()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@BOTH
 def test_strata_and_offset_are_those_of_statsmodels(ties):
     regression = pytest.importorskip("statsmodels.duration.hazard_regression")
     options = {name: OPTIONS["all"][name] for name in ("strata", "offset")}

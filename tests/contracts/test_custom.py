@@ -141,6 +141,30 @@ def test_what_is_said_of_the_end_of_a_run():
         assert judged(*given, np.int32(RESULTS.max_steps)) == RESULTS.max_steps, name
 
 
+def test_a_flat_minimum_is_one_and_an_infinite_value_at_zero_hides_no_slope():
+    """Curvature that is zero but for rounding is not downwards; what zero costs is a measure where it is a number."""
+
+    @cases.jit
+    def judged(Z, b, x, infinite):
+        def fun(x, Z, b, infinite):
+            origin = jnp.where(infinite & (x == 0).all(), jnp.inf, 0.0)
+            return jnp.sum((Z @ x) ** 2) / 2 - b @ x + origin
+
+        objective = sht.Custom(fun, Z, b, infinite, like=np.zeros(4))
+        threshold = sht.Sparsity(4).bind(objective)
+        return objective.judged(threshold, x, Support(jnp.arange(4), jnp.ones(4, bool)), np.int32(DONE))
+
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((1 + seed % 3, 4)) * 10.0 ** rng.uniform(-3, 3)  # of a rank below four
+        x = rng.standard_normal(4)
+        at_minimum = Z.T @ (Z @ x)
+        for infinite in (False, True):
+            assert judged(Z, at_minimum, x, infinite) == DONE, seed
+            # Far below F's parabola at zero a step of a tenth of x is not small.
+            assert judged(Z, 1.5 * at_minimum, x, infinite) == STALLED, seed
+
+
 def branching(x):
     return x @ x if x[0] > 0 else jnp.sum(x)
 

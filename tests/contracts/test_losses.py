@@ -1,6 +1,7 @@
 """Every loss: the laws of `sparsehtp.testing`, and the table of formulas."""
 
 import contextlib
+import math
 
 import cases
 import jax
@@ -10,6 +11,7 @@ import pytest
 from scipy.stats import nbinom
 
 import sparsehtp as sht
+from sparsehtp.losses.base import damping_scale
 from sparsehtp.testing import check_loss
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -72,6 +74,45 @@ def test_logistic_at_the_ends_of_its_range(dtype, scale):
         beyond = loss.project_dual(np.array([5, -5], dtype), y[:2])
         assert np.isfinite(loss.conjugate(beyond, y[:2])).all()
         np.testing.assert_array_equal(sht.losses.Poisson().conjugate(-1 - y, 1 + y), 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_ends_of_the_slopes_have_a_conjugate_and_a_number_for_its_slope(dtype):
+    """Also an ulp beyond the end where the range is given by a division, which rounds; but not far beyond."""
+    y = np.array([1, -1], dtype)
+    for loss in cases.LOSSES.values():
+        if isinstance(loss, sht.losses.AbstractConjugateLoss):
+            for far in (-1e30, 1e30):
+                end = loss.project_dual(jnp.full(2, far, dtype), y if loss.classification else np.abs(y))
+                with_y = (end, y if loss.classification else np.abs(y))
+                if np.abs(end).max() < 1e30:
+                    assert np.isfinite(loss.conjugate(*with_y)).all(), loss
+                    assert np.isfinite(loss.conjugate_derivative(*with_y)).all(), loss
+    for loss, ends in ((sht.losses.Logistic(3.0), (-3 * y, 0 * y)), (sht.losses.NegativeBinomial(0.3), (1 / 0.3, -1))):
+        loss, (upper, lower) = jax.tree.map(lambda a: np.asarray(a, dtype), loss), np.asarray(ends, dtype)
+        target = y if loss.classification else np.ones_like(y)
+        for size, finite in ((np.finfo(dtype).eps / 2, True), (1e-3, False)):
+            beyond = np.array([upper + (upper - lower) * dtype(size), lower - (upper - lower) * dtype(size)], dtype)
+            for point in beyond:
+                found = loss.conjugate(np.broadcast_to(point, y.shape), target)
+                assert np.isfinite(found).all() if finite else np.isinf(found).all(), (loss, size)
+
+
+def test_the_unit_of_a_damping_is_positive():
+    """The smoothness of a kinked loss, known or traced; else the largest curvature, and one where that is zero."""
+    curvature = jnp.array([0.0, 3, 2])
+    for smooth in (lambda loss: damping_scale(loss, curvature), jax.jit(lambda loss: damping_scale(loss, curvature))):
+        assert smooth(sht.losses.SmoothedHinge(0.25)) == 4
+    assert damping_scale(sht.losses.Poisson(), curvature) == 3
+    assert damping_scale(sht.losses.Poisson(), 0 * curvature) == 1
+
+
+def test_a_rate_of_nearly_zero_has_its_derivative():
+    """In the power of the Tweedie loss: (exp(r eta) - 1) / r loses its digits before r is zero."""
+    for eta, rate in ((1.0, 1e-4), (1.0, 1e-5), (0.02, 1e-3), (2.0, 1e-6), (0.5, 0.0), (1.0, 1e-2)):
+        slope = jax.grad(lambda power, eta=eta: sht.losses.Tweedie(power).value(jnp.asarray(eta), jnp.asarray(0.0)))
+        found, terms = slope(2 - rate), [eta**2 * (rate * eta) ** n / ((n + 2) * math.factorial(n)) for n in range(6)]
+        np.testing.assert_allclose(found, -sum(terms), rtol=3e-13)
 
 
 def test_an_estimated_dispersion_has_the_largest_likelihood():

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact import Problem
+from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
@@ -145,6 +146,41 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
     slope, bend = s * np.abs(loss.derivative(*at)), 0 if loss.kinked else loss.second_derivative(*at)
     np.testing.assert_allclose(terms, np.abs(A).T @ slope + ridge * np.abs(z), rtol=1e-10)
     np.testing.assert_allclose(scale, A.T**2 @ (s * (loss.majorant(*at) + bend)) + ridge, rtol=1e-10)
+
+
+def test_a_column_of_nothing_costs_the_others_nothing():
+    """Neither in the curvature of tall data, nor where the column beside it is far from zero."""
+    y = np.where(np.arange(600) % 2, 1.0, -1)
+    tall = sht.LinearModel(np.zeros((600, 3)), y, sht.losses.Logistic(), l2=0.5)
+    np.testing.assert_array_equal(cases.jit(lambda model: model.smoothness())(tall), 0.5)
+    even = np.arange(N) % 2 == 0
+    third = np.nextafter(1 / 3, 1, where=even, out=np.full(N, 1 / 3))  # constant but for rounding
+    Z = np.column_stack([np.zeros(N), X[:, 1] + 1e6, third, -1e7 * third, np.zeros(N), X, X[:, 1] / 10 + 1e8])
+    nothing = np.isin(np.arange(11), [0, 2, 3, 4])
+    model = sht.LinearModel(Z, Y, fit_intercept=True, l2=0.1)
+    rows = np.asarray(model.columns.design.rows(np.arange(N)))
+    np.testing.assert_allclose(rows + model.columns.shift, Z, rtol=1e-15)
+    assert not rows[:, nothing].any() and not model.columns.shift[jnp.array([0, 4])].any()
+    moments = cases.jit(lambda columns, weights: (columns.moments(weights)[1], columns.gram_diagonal(weights)))
+    for kind in (np.asarray, sparse.csr_array):
+        for standardize in (False, True):
+            columns = sht.LinearModel(kind(Z), Y, fit_intercept=True, standardize=standardize).columns
+            squares, _ = moments(columns, WEIGHTS / 3)
+            assert not squares[nothing].any() and (squares[~nothing] > 1e-3).all()
+            for weights in np.eye(N):  # of a row at the mean next to nothing is left
+                assert (moments(columns, weights)[1] >= 0).all()
+
+
+def test_a_quadratic_model_is_finite_where_a_loss_is_flat():
+    """In single precision neither slope nor curvature is left of a loss far out, and no share of their mean."""
+    with jax.enable_x64(False):
+        single, far = X.astype(np.float32), np.full(N, -300, np.float32)
+        for loss, y, offset in ((sht.losses.Logistic(), -np.ones(N), far), (sht.losses.Poisson(), np.zeros(N), far)):
+            model = sht.LinearModel(single, y, loss, offset=offset, l2=0.5)
+            equations = model.normal_equations()
+            np.testing.assert_allclose(equations.diagonal, 0.5, rtol=1e-6)
+            np.testing.assert_allclose(np.append(equations.rhs, equations.constant), 0, atol=1e-20)
+            assert model.excess(model.origin(), model.origin()) == (0, 1)  # nor a dispersion
 
 
 @pytest.mark.parametrize("options", ["weights_l2", "all"])

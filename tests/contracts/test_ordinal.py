@@ -208,6 +208,18 @@ def test_extreme_predictors_give_numbers(dtype):
             assert not np.isnan(grad).any() and not np.isnan(curvature).any(), (size, gap)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gap_of_nearly_nothing_has_a_curvature(dtype):
+    """Squared it would leave the range: what is narrower than 1e-12 counts as that, and crossed thresholds as apart."""
+    likelihood, at = model(X.astype(dtype)).likelihood, jnp.zeros(N + K - 1, dtype).at[-1].set(1)
+    curvature = cases.jit(lambda gap: likelihood.curvature(at.at[-2].set(gap)))
+    found, expected = (np.asarray(curvature(dtype(gap)).inner) for gap in (8 * np.finfo(dtype).tiny, 1e-12))
+    assert np.isfinite(found).all() and found[1, 1] > 1e20
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for gap in (0.0, -1.0):
+        assert np.isfinite(curvature(dtype(gap)).inner).all()
+
+
 # --- choosing --------------------------------------------------------------------------------------------------------
 def drawn(n, p, w, seed, noise=1.0):
     rng = np.random.default_rng(seed)

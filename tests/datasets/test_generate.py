@@ -1,5 +1,7 @@
 """The generators plant what they say."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,19 @@ def test_heavy_tails_have_the_asked_for_noise(loss):
     X, y, w = make_regression(200_000, 3, 2, loss=loss, snr=4)
     np.testing.assert_allclose(np.var(y - X @ w) / np.var(X @ w), 1 / 4, rtol=0.1)
     assert np.mean((y - X @ w) ** 4) > 5 * np.var(y - X @ w) ** 2  # 3 of a Gaussian
+
+
+def test_a_precision_matrix_has_its_edges_and_its_condition():
+    for seed, (value, condition) in enumerate(itertools.product((-0.4, 0.4, 1e-160), (1 + 1e-3, 8.0, 1e3))):
+        _, A = make_precision(2, 12, probability=0.3, value=value, condition=condition, seed=seed)
+        edges = A[np.triu_indices(12, 1)]
+        np.testing.assert_array_equal(edges, np.where(edges != 0, value, 0))
+        assert 5 < np.count_nonzero(edges) < 40 and np.array_equal(A, A.T) and np.ptp(np.diag(A)) == 0
+        np.testing.assert_allclose(np.linalg.cond(A), condition, rtol=1e-9)
+        np.testing.assert_array_equal(make_precision(1, 3, probability=0, value=value)[1], abs(value) * np.eye(3))
+    for wrong in ({"value": 0.0}, {"value": np.inf}, {"value": np.nan}, {"condition": 1.0}, {"condition": np.nan}):
+        with pytest.raises(ValueError, match=r"^value, condition: need"):
+            make_precision(2, 3, **wrong)
 
 
 def test_a_single_draw_of_two_variables_is_the_least():

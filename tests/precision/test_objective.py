@@ -90,6 +90,32 @@ def test_gains_of_single_pairs():
         np.testing.assert_allclose(costs[place], best - value(np.asarray(objective.unpack(full.set(z)))), atol=1e-8)
 
 
+@cases.jit
+def _without_each(S, A):
+    objective = sht.Precision(S, 40, bounds=(1e-9, 1e9))
+    restricted = objective.restrict(sht.results.Support(jnp.arange(6), jnp.ones(6, bool)))
+    z = objective.pack(A)
+    return restricted.value(z), restricted.without_each(z, 3)[:3]
+
+
+def test_no_removal_is_free_because_variables_nearly_copy_each_other():
+    """In single precision, where nothing may be left of a conditional variance: a cost is never NaN or minus infinity,
+    and where both are far from the rounding it is the one of double precision."""
+    close = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        Z = rng.standard_normal((3, 3))
+        Z[:, 1:] = Z[:, :1] + 10.0 ** -rng.uniform(0, 4, 2) * Z[:, 1:]
+        A, S = np.linalg.inv(Z.T @ Z) * 10.0 ** rng.uniform(-4, 4), np.diag(10.0 ** rng.uniform(-4, 4, 3))
+        value, costs = _without_each(*(np.asarray(each, np.float32) for each in (S, A + A.T)))
+        exact, exact_costs = _without_each(S, A + A.T)
+        assert not np.isfinite(value) or (costs > -np.inf).all(), (seed, costs)  # nor NaN
+        near = np.linalg.cond(Z) < 30 and np.isfinite(exact_costs).all()
+        close += near
+        assert not near or np.allclose(costs, exact_costs, rtol=1e-3, atol=1e-3 * abs(exact)), seed
+    assert close > 5
+
+
 FIT = {
     method: cases.jit(jax.vmap(lambda S, mask, start, interval, method=method: minimise_log_det(
         S, mask, start, interval, method=method
@@ -170,6 +196,49 @@ def test_default_bounds_hold_on_every_support():
     lu = sht.Precision(S, 30, bounds="lu").interval
     np.testing.assert_allclose(lu.lower, 1 / (np.linalg.norm(S, 2) + P * 0.01))
     np.testing.assert_allclose(lu.upper, (P - lu.lower * np.trace(S)) / 0.01)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_least_eigenvalue_decides_the_upper_bound_where_it_is_more_than_rounding(double):
+    """A matrix of few rows has none, and gets the bound of its trace."""
+    dtype, small = (np.float64, 1e-11) if double else (np.float32, 3e-4)
+    with jax.enable_x64(double):
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            Q, size = np.linalg.qr(rng.standard_normal((P, P)))[0], 10.0 ** rng.integers(-3, 4)
+            singular = size * (few := rng.standard_normal((3, P))).T @ few
+            found = sht.Precision(singular.astype(dtype), 3).interval
+            np.testing.assert_allclose(found.upper, (P - 1) * P / (0.01 * np.trace(singular)), rtol=1e-5)
+            regular = (Q * size * np.append(small, np.linspace(0.1, 1, P - 1))) @ Q.T
+            regular = ((regular + regular.T) / 2).astype(dtype)
+            found = sht.Precision(regular, 3).interval
+            np.testing.assert_allclose(found.upper, P / np.linalg.eigvalsh(regular)[0], rtol=0.02)
+
+
+def test_variables_that_are_uncorrelated_are_shrunk_the_most():
+    """The rule divides by what their correlations are above none: zero, or in single precision less."""
+    with jax.enable_x64(False):
+        for p in (4, 5, 7, 11):
+            found = sht.Precision(np.eye(p, dtype=np.float32), 30, shrinkage="oas")
+            np.testing.assert_allclose(found.shrinkage, 0.9, rtol=1e-6)
+            np.testing.assert_array_equal(found.S, np.eye(p))
+
+
+def test_what_rounding_left_of_a_covariance_is_taken():
+    """Of few rows, or of single precision, as semidefinite; what is smaller than a program's numbers is no variance."""
+    for seed in range(4):
+        few = np.random.default_rng(seed).standard_normal((2, 40)).astype(np.float32)
+        rounded = few.T @ few
+        assert np.linalg.eigvalsh(rounded.astype(float))[0] < -1e-8
+        sht.Precision(rounded.astype(float), 10)
+        sht.Precision(rounded.astype(float) * (1 + 1e-6 * np.tri(40)), 10)
+    for spoil, sentence in (
+        (lambda A: A - 0.1 * np.diag(np.diag(A)), "S: is not positive semidefinite"),
+        (lambda A: A * (1 + 1e-3 * np.tri(40)), "S: is not symmetric"),
+    ):
+        cases.refused(ValueError, sentence, lambda spoil=spoil: sht.Precision(spoil(rounded.astype(float)), 10))
+    tiny = np.diag([1, np.finfo(float).tiny / 2, 1])
+    cases.refused(ValueError, "S: variable 1 has no variance", lambda: sht.Precision(tiny, 10))
 
 
 def fit(S, k, solver=None, n=200, **options):
@@ -307,6 +376,36 @@ def test_weights_labels_and_held_out_values():
     weights = jnp.where(jnp.arange(40) < 20, 1.0, 0)
     flat = jax.grad(lambda weights: still.reweighted(weights).origin().sum())(weights)  # a column without variance
     assert np.isfinite(flat).all()
+
+
+def test_a_variable_that_differs_by_rounding_is_constant():
+    """Whatever its sign, in the data, in a fold, and within the classes, where it gets its small variance."""
+    flat = np.nextafter(1 / 3, 1, where=(np.arange(40) % 2 == 0), out=np.full(40, 1 / 3))
+    for sign in (1, -1):
+        cases.refused(
+            ValueError, "X: variable 6 is constant", lambda s=sign: sht.Precision.from_data(np.c_[X, s * flat])
+        )
+        sht.Precision.from_data(np.c_[X, column * (1 + 1e-9 * X[:, 0])])
+    half = (np.arange(40) < 20) * 1.0
+    for standardize, own, best in ((False, 0, 50), (True, 1, 1)):  # the bounds leave 50 at most
+        still = sht.Precision.from_data(
+            np.c_[np.where(half, flat, 1), X], bounds=(1e-3, 50.0), standardize=standardize
+        ).reweighted(half)
+        np.testing.assert_array_equal(still.S[0], own * np.eye(P + 1)[0])
+        np.testing.assert_allclose(still.to_external(still.origin())[0][0, 0], best)
+    labels, weights = np.arange(40) % 4, np.where(np.arange(40) % 4 == 3, 0, 1 + np.arange(40) % 5)
+    levels = np.array([0, 1e3 / 3, 1e3 / 7, 5])[labels]
+    data = np.c_[levels + 1e3 * (flat - 1 / 3), levels * (1 + 1e-9 * X[:, 0]), X]
+    whole = sht.Precision.from_data(data, labels=labels)
+    found, live = whole.reweighted(weights), weights > 0  # and a class without weight
+    alone = sht.Precision.from_data(data[live], weights[live], labels=labels[live])
+    np.testing.assert_allclose(found.S, alone.S, rtol=1e-9, atol=1e-18)
+    share = weights / weights.sum()
+    between = share @ (levels - share @ levels) ** 2
+    np.testing.assert_allclose(found.S[0], 1e-8 * between * np.eye(P + 2)[0], rtol=1e-12)
+    within = levels * 1e-9 * X[:, 0]
+    within -= np.array([(share * within)[labels == c].sum() / share[labels == c].sum() if c < 3 else 0 for c in labels])
+    np.testing.assert_allclose(found.S[1, 1], share @ within**2, rtol=1e-3)
 
 
 def test_starting_points():

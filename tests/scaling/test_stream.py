@@ -153,6 +153,22 @@ def test_a_changed_shard_is_named(tmp_path, seed):
         np.testing.assert_array_equal(again.x, whole.x)
 
 
+@pytest.mark.parametrize("kept", ["size", "time"])
+def test_a_shard_that_changes_between_two_passes_is_named(tmp_path, kept):
+    shards = write(tmp_path, DATA["squared"][1])
+    path, other = shards.paths[3], cases.spoiled(X[300:], 9.0)
+
+    def change(done, total):
+        if done == 5:  # the first of the second pass; one more may have been read
+            time = path.stat().st_mtime_ns
+            np.savez(path, X=other if kept == "size" else other.astype(np.float32), y=DATA["squared"][1][300:])
+            os.utime(path, ns=(time, time + (10**9 if kept == "size" else 0)))
+
+    options = dict(checkpoint=tmp_path / "state", progress=change)
+    sentence = rf"^checkpoint: .*{path.name} holds other rows"
+    cases.refused(ValueError, sentence, lambda: sht.solve_stream(shards, sht.Sparsity(3), **options))
+
+
 def test_sparse_files_and_bad_ones(tmp_path):
     _, y = DATA["squared"]
     thinned = np.where(np.abs(X) > 0.5, X, 0)
@@ -216,6 +232,28 @@ def test_blocks_and_samples_do_not_change_the_answer(tmp_path, x64, monkeypatch)
     np.testing.assert_allclose(parts.value, whole.value, rtol=1e-12)
 
 
+def test_a_fit_that_starts_at_its_minimum_has_converged(tmp_path):
+    """In single precision too, where two sums of the same losses differ by their rounding."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = rng.standard_normal(130) * 10.0 ** rng.integers(-3, 4) + 3 * (seed % 2)
+        np.savez(tmp_path / "part.npz", X=X[:130], y=y)
+        found = sht.solve_stream(Shards(tmp_path / "part.npz"), sht.Sparsity(0))
+        assert found.converged and found.passes <= 4, seed
+        np.testing.assert_allclose([found.intercept, 2 * found.value], [y.mean(), y.var()], rtol=1e-5)
+
+
+def test_a_row_that_no_sample_holds_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(_stream, "SAMPLE_ROWS", 70)
+    shards = write_npy(tmp_path, DATA["squared"][1])
+    for row in (5, 90, 150, 190):
+        spoilt = X[300:].astype(np.float32)
+        spoilt[row, 2] = np.inf
+        np.save(shards.paths[3], spoilt)
+        sentence = "column 'x2' of shard-0003.X.npy"
+        cases.refused(ValueError, sentence, lambda: sht.solve_stream(shards, sht.Sparsity(3)))
+
+
 def test_bad_npy_files_are_named(tmp_path):
     _, y = DATA["squared"]
     folder = tmp_path / "data"
@@ -238,6 +276,7 @@ def test_bad_npy_files_are_named(tmp_path):
         (target, y[:130].astype("U9"), "shard-0000.y.npy needs real numbers"),
         (weights, -np.ones(130), "shard-0000.weights.npy needs finite weights >= 0"),
         (weights, np.zeros(130), "not all zero"),
+        (weights, cases.spoiled(np.ones(130), np.inf), "needs finite weights"),
     ):
         refused(lambda path=path, array=array: np.save(path, array, allow_pickle=True), pattern)
     refused(target.unlink, "there is no file .*shard-0000.y.npy", FileNotFoundError)
