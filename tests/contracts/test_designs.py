@@ -77,6 +77,23 @@ def test_a_row_without_weight_may_hold_any_number(name, dtype):
 
 
 @pytest.mark.usefixtures("x64")
+def test_zeros_of_a_sparse_column_count_by_their_weight():
+    """None, hardly any, or nearly all: what rounding leaves of their share is no deviation, and no root of less."""
+    found = cases.jit(lambda design, weights: design.moments(weights))
+    for seed in range(8):
+        weights = np.random.default_rng(seed).random(300)
+        weights[:2] = 0, 1e-25
+        weights /= weights.sum()
+        Z = np.full((300, 4), 1 / 3)
+        Z[1, 1], Z[1:, 2], Z[:150, 3] = 0, 0, 0
+        mean, deviation = map(np.asarray, found(sht.designs.SparseDesign(sparse.csr_array(Z)), weights))
+        share = weights[150:].sum()
+        np.testing.assert_allclose(mean, [1 / 3, 1 / 3, 0, share / 3], rtol=1e-14)
+        assert (deviation[:2] <= [1e-14, 1e-7]).all() and deviation[2] == 0, seed
+        np.testing.assert_allclose(deviation[3], np.sqrt(share * (1 - share)) / 3, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, monkeypatch):

@@ -155,20 +155,21 @@ def test_a_column_of_nothing_costs_the_others_nothing():
     np.testing.assert_array_equal(cases.jit(lambda model: model.smoothness())(tall), 0.5)
     even = np.arange(N) % 2 == 0
     third = np.nextafter(1 / 3, 1, where=even, out=np.full(N, 1 / 3))  # constant but for rounding
-    Z = np.column_stack([np.zeros(N), X[:, 1] + 1e6, third, -1e7 * third, np.zeros(N), X, X[:, 1] / 10 + 1e8])
+    Z = np.column_stack([np.zeros(N), X[:, 1] + 1e6, third, -1e7 * third, np.zeros(N), X, X[:, 1] / 100 + 1e8])
     nothing = np.isin(np.arange(11), [0, 2, 3, 4])
     model = sht.LinearModel(Z, Y, fit_intercept=True, l2=0.1)
     rows = np.asarray(model.columns.design.rows(np.arange(N)))
     np.testing.assert_allclose(rows + model.columns.shift, Z, rtol=1e-15)
     assert not rows[:, nothing].any() and not model.columns.shift[jnp.array([0, 4])].any()
-    moments = cases.jit(lambda columns, weights: (columns.moments(weights)[1], columns.gram_diagonal(weights)))
+    moments = cases.jit(lambda columns, weights: columns.moments(weights)[1])
+    diagonal = jax.jit(lambda columns, weights: columns.gram_diagonal(weights))  # fused, it rounds to either side
     for kind in (np.asarray, sparse.csr_array):
         for standardize in (False, True):
             columns = sht.LinearModel(kind(Z), Y, fit_intercept=True, standardize=standardize).columns
-            squares, _ = moments(columns, WEIGHTS / 3)
-            assert not squares[nothing].any() and (squares[~nothing] > 1e-3).all()
+            squares = moments(columns, WEIGHTS / 3)
+            assert not squares[nothing].any() and (squares[~nothing] > 1e-5).all()
             for weights in np.eye(N):  # of a row at the mean next to nothing is left
-                assert (moments(columns, weights)[1] >= 0).all()
+                assert (diagonal(columns, weights) >= 0).all()
 
 
 def test_a_quadratic_model_is_finite_where_a_loss_is_flat():
