@@ -18,7 +18,17 @@ COPY = f"{PRICED}an_exchange_with_a_copy_is_no_gain"
 NEWTON = f"{LINALG}what_newton_cannot_value_stops_no_step"
 GAIN = "tests/duality/test_penalised.py::test_rounding_is_no_gain_to_a_path_over_l0"
 SHARES = "tests/path/test_stability.py::test_shares_are_those_of_their_decimals"
-COMPLETE = ("certificates", "screening", "duality", "solvers", "grids")  # rooms of which every place is here
+COMPLETE = (
+    "certificates",
+    "screening",
+    "duality",
+    "solvers",
+    "grids",
+    "losses",
+    "columns",
+    "designs",
+    "objectives",
+)  # rooms of which every place is here
 SLACKS = {
     "certificates/dual_bound.py": {'tolerance("gap", dtype)': STATED},
     "certificates/penalised.py": {
@@ -239,5 +249,119 @@ SLACKS = {
             "room = 1",
             [f"{COMPONENTS}no_bound_is_below_the_exact_variance"],
         ),
+    },
+    "losses/logistic.py": {
+        "<= 4 * jnp.finfo(u.dtype).eps": ("<= 0", ["tests/contracts/test_losses.py", "-k", "ends_of_the_slopes"]),
+    },
+    "losses/negative_binomial.py": {
+        "<= 4 * jnp.finfo(s.dtype).eps": ("<= 0", ["tests/contracts/test_losses.py", "-k", "ends_of_the_slopes"]),
+        "DISPERSIONS = (1e-6, 1e6)": "what the docstring states",
+    },
+    "losses/poisson.py": {
+        "jnp.maximum(a + y, jnp.finfo(a.dtype).tiny)": (
+            "a + y",
+            ["tests/contracts/test_losses.py", "-k", "ends_of_the_slopes"],
+        ),
+    },
+    "losses/gamma.py": {
+        "jnp.maximum(1 - a, jnp.finfo(a.dtype).tiny)": (
+            "1 - a",
+            ["tests/contracts/test_losses.py", "-k", "ends_of_the_slopes"],
+        ),
+    },
+    "losses/tweedie.py": {
+        "SERIES = 3e-4": ("SERIES = 3e-6", ["tests/contracts/test_losses.py", "-k", "rate_of_nearly_zero"]),
+    },
+    "columns/columns.py": {
+        "ridge < jnp.finfo(x.dtype).tiny": ("ridge < 0", ["tests/regressions/test_scales.py", "-k", "ridge_of_a_far"]),
+        "return jnp.finfo(self.dtype).eps * (self._moved(x)": "an error that is told to the user, and decides nothing",
+    },
+    "columns/moments.py": {
+        'deviation <= tolerance("constant", deviation.dtype) *': (
+            "deviation <= 0 *",
+            ["tests/contracts/test_objectives.py", "-k", "column_of_nothing"],
+        ),
+    },
+    "columns/prepare.py": {
+        "np.maximum(np.where(largest > 0, last, 0), digits.tiny)": (
+            "np.where(largest > 0, last, 0)",
+            ["tests/contracts/test_objectives.py", "-k", "column_of_nothing"],
+        ),
+    },
+    "objectives/linear_model.py": {
+        "float(jnp.finfo(self.dtype).tiny / jnp.finfo(self.dtype).eps)": "coefficients of less than any number",
+        "MIN_CURVATURE = 1e-3": SPEED,
+        "FLAT_CURVATURE = 1e-2": SPEED,
+        "KINKED_CURVATURE = 1e-3": SPEED,
+    },
+    "objectives/model.py": {
+        "rise > jnp.finfo(self.dtype).eps * jnp.abs(flat)": "an error that is told to the user, and decides nothing",
+    },
+    "objectives/precision.py": {
+        "10 * p * jnp.finfo(S.dtype).eps * largest": (
+            "0 * largest",
+            ["tests/precision/test_objective.py", "-k", "least_eigenvalue"],
+        ),
+        "jnp.maximum(power - 1 / p, jnp.finfo(R.dtype).tiny)": (
+            "(power - 1 / p)",
+            ["tests/precision/test_objective.py", "-k", "uncorrelated"],
+        ),
+        "-max(1e-6, 100 * np.finfo(S.dtype).eps)": (
+            "-min(1e-6, 100 * np.finfo(S.dtype).eps)",
+            ["tests/precision/test_objective.py", "-k", "what_rounding_left"],
+        ),
+        "<= 1e3 * np.finfo(S.dtype).tiny": ("<= 0", ["tests/precision/test_objective.py", "-k", "what_rounding_left"]),
+        'tolerance("constant", X.dtype) * np.abs(live)': (
+            "0 * np.abs(live)",
+            ["tests/precision/test_objective.py", "-k", "differs_by_rounding"],
+        ),
+        "jnp.max(jnp.abs(location), axis=0)": (
+            "jnp.min(jnp.abs(location), axis=0)",
+            ["tests/precision/test_objective.py", "-k", "differs_by_rounding"],
+        ),
+        "LEAST_VARIANCE = 1e-8": (
+            "LEAST_VARIANCE = 1e-10",
+            ["tests/precision/test_objective.py", "-k", "differs_by_rounding"],
+        ),
+        "XI = 1e-2": "what the docstring states",
+    },
+    "objectives/restricted_precision.py": {
+        "jnp.maximum(own - w**2, jnp.finfo(W.dtype).tiny)": (
+            "(own - w**2)",
+            ["tests/precision/test_objective.py", "-k", "no_removal_is_free"],
+        ),
+        "variances[:, None] * variances - W**2, jnp.finfo(W.dtype).tiny)": "no case was found: a factor leaves more",
+    },
+    "objectives/custom_ends.py": {
+        "SMALL = 1e-3": ("SMALL = 1e-1", ["tests/contracts/test_custom.py", "-k", "flat_minimum"]),
+        'either, slack = both[0] & both[1], tolerance("pivot", x.dtype) ** 0.5': (
+            "either, slack = both[0] & both[1], 0",
+            ["tests/contracts/test_custom.py", "-k", "flat_minimum"],
+        ),
+        'slack = tolerance("pivot", x.dtype) ** 0.5 * jnp.linalg.norm(direction)': "no case was found",
+    },
+    "objectives/custom_restricted.py": {
+        'tolerance("pivot", z.dtype) * most': "what is turned round is as small",
+    },
+    "objectives/cumulative_logits.py": {
+        "NARROW = 1e-12": ("NARROW = 0", ["tests/contracts/test_ordinal.py", "-k", "gap_of_nearly_nothing"]),
+    },
+    "objectives/ordinal.py": {
+        "EMPTY = 1e-5": ("EMPTY = 1e-9", ["tests/contracts/test_ordinal.py", "-k", "class_without_weight"]),
+        "ROUNDINGS * jnp.finfo(self.dtype).eps * gram": (
+            "0 * gram",
+            ["tests/contracts/test_ordinal.py", "-k", "no_curvature"],
+        ),
+        "+ jnp.finfo(self.dtype).eps * size": "an error that is told to the user, and decides nothing",
+    },
+    "_types.py": {
+        "SYMMETRY = 1e-5": ("SYMMETRY = 1e-7", ["tests/precision/test_objective.py", "-k", "what_rounding_left"]),
+    },
+    "_stream.py": {
+        "max(1e-12, 8 * float(np.finfo(self.dtype).eps))": (
+            "1e-12",
+            ["tests/scaling/test_stream.py", "-k", "starts_at_its_minimum"],
+        ),
+        "max(tol, float(np.finfo(self.dtype).eps))": SPEED,
     },
 }
