@@ -385,7 +385,7 @@ def test_a_variable_that_differs_by_rounding_is_constant():
         cases.refused(
             ValueError, "X: variable 6 is constant", lambda s=sign: sht.Precision.from_data(np.c_[X, s * flat])
         )
-        sht.Precision.from_data(np.c_[X, column * (1 + 1e-9 * X[:, 0])])
+        sht.Precision.from_data(np.c_[X, flat * (1 + 1e-9 * X[:, 0])])
     half = (np.arange(40) < 20) * 1.0
     for standardize, own, best in ((False, 0, 50), (True, 1, 1)):  # the bounds leave 50 at most
         still = sht.Precision.from_data(
