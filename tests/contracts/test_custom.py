@@ -207,7 +207,7 @@ def test_bad_input():
 
 
 def undefined(x, X, y):
-    return jnp.mean((X @ x - Y_UNDEFINED) ** 2)
+    return jnp.mean((X @ x - Y_UNDEFINED) ** 2)  # noqa: F821
 
 
 def misspelt(x, X, y):
