@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._chunks import chunk_width
-from .._meshes import automatic_axes, on_automatic_axes
+from .._meshes import automatic_axes
 from .._threads import one_blas_thread
 from .._tolerances import tolerance
 from .._types import check_finite, is_concrete
@@ -97,7 +97,6 @@ def certificate(
     """
     _check(objective, threshold, solution)
     dtype = objective.dtype
-    objective = jax.tree.map(on_automatic_axes, objective)
     with automatic_axes(), one_blas_thread(), jax.enable_x64(True):
         if objective.castable:
             objective, threshold = in_double((objective, threshold))

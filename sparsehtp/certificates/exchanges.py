@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._meshes import automatic_axes, on_automatic_axes
+from .._meshes import automatic_axes
 from .._programs import program
 from .._threads import one_blas_thread
 from .._types import replace
@@ -86,7 +86,6 @@ def exchanges(
     p = objective.n_coefficients if groups is None else groups.n_units(objective)
     if not 0 < chosen.size < p:
         raise ValueError(f"solution: needs some but not all of the {p} features, got {chosen.size} of them.")
-    objective = jax.tree.map(on_automatic_axes, objective)
     with automatic_axes(), one_blas_thread(), jax.enable_x64(True):
         threshold: Any = Sparsity(chosen.size)
         if groups is not None:  # kept ones count as chosen

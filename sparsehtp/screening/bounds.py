@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._meshes import automatic_axes, on_automatic_axes
+from .._meshes import automatic_axes
 from .._programs import program
 from .._tolerances import tolerance
 from .._types import AnyArray, HostArray, Scalar, check_finite, is_concrete, replace
@@ -71,7 +71,6 @@ def lower_bound(
         check_finite(name, value, remedy="pass a number")
     dtype = objective.dtype
     tol = tolerance("gap", dtype) if tol is None else tol
-    objective = jax.tree.map(on_automatic_axes, objective)
     with automatic_axes(), jax.enable_x64(True):
         parts: tuple[LinearModel, Sparsity | L0L1L2] = in_double((objective, threshold))
         if dtype != parts[0].dtype:  # a value that was computed in single precision may lie below the minimum

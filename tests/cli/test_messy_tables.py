@@ -292,10 +292,11 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
 
 
-def test_gaps_are_filled_anew_in_every_fold(tmp_path):
+@pytest.mark.parametrize("features", ["abcdef", "a"])
+def test_gaps_are_filled_anew_in_every_fold(tmp_path, features):
     """With the mean of the rows that a fold trains on, for `fit` and `path`."""
     path = tmp_path / "table.csv"
-    holes(a={3: None, 8: None}).to_csv(path, index=False)
+    holes(a={3: None, 8: None})[[*features, "y"]].to_csv(path, index=False)
     common = {"file": path, "target": "y", "missing": "mean"}
     options, flow = FitOptions(**common), Subsets(PathOptions(**common, cv=3))
     split = make_split(load_data(path, options), options)
@@ -303,7 +304,7 @@ def test_gaps_are_filled_anew_in_every_fold(tmp_path):
     for train, test, filled in folds_of_rows(options, *split.train[:2], "rows", split.table):
         expected = X[np.setdiff1d(train, [3, 8]), 0].mean()
         np.testing.assert_allclose(filled["a"].iloc[[3, 8]], expected)
-        np.testing.assert_array_equal(filled.drop(columns="a"), X[:, 1:])
+        np.testing.assert_array_equal(filled.drop(columns="a"), X[:, 1 : len(features)])
         assert set(train).isdisjoint(test)
     assert all(callable(of_fold) for *_, of_fold in flow.folds())
 

@@ -212,6 +212,19 @@ class Rounded(Hill):
         return self.grad(z), jnp.ones(2), lambda damping: jnp.diag(self.scale(z) + damping)
 
 
+class Spike(Hill):
+    """A slope, and no value but at one point."""
+
+    def value(self, z):
+        return jnp.where(z[0] == 5.8, super().value(z), jnp.nan)
+
+
+@pytest.mark.parametrize("minimise", [newton, la.truncated_newton])
+def test_a_refused_step_leaves_the_point(minimise):
+    fit = cases.jit(lambda start: minimise(Spike(5.0), jnp.array([start, 0.0])))(5.8)
+    assert fit.z[0] == 5.8
+
+
 @pytest.mark.parametrize("minimise", [newton, la.truncated_newton])
 def test_what_newton_cannot_value_stops_no_step(minimise):
     """A start stays where zero has no value, and last steps are taken whose gain is less than a value's rounding."""

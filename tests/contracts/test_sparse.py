@@ -86,6 +86,8 @@ def test_any_matrix_acts_as_its_sum(drawn):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-12)
     assert bad.nnz == before.nnz and np.array_equal(bad.indices, before.indices), "the caller's matrix is unchanged"
+    plain = sht.designs.SparseDesign(sparse.csr_array(dense))
+    assert jax.tree.map(jnp.shape, design) == jax.tree.map(jnp.shape, plain), "zeros that are stored cost nothing"
 
 
 def test_skewed_columns_use_whole_chunks():
