@@ -9,6 +9,7 @@ import pytest
 from commands import invoke
 
 import sparsehtp as sht
+from sparsehtp.cli.common import AfterFit
 from sparsehtp.cli.files import APOSTROPHES, as_bytes, for_csv, write_files
 from sparsehtp.cli.fit import _metric
 from sparsehtp.datasets import make_regression
@@ -112,6 +113,11 @@ def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch):
         failing = run(tmp_path, "save", *arguments, "--save", tmp_path / "model.npz")
     check(failing, whole, "save", set())
     assert not (tmp_path / "model.npz").exists()
+
+
+def test_a_figure_that_cannot_be_drawn_is_taken_out():
+    after, figures = AfterFit(), {"lost": None}
+    assert not after.images(figures) and not figures and after.failed["picture of lost"]
 
 
 OF_PATH = {

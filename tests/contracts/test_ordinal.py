@@ -49,6 +49,8 @@ def test_value_is_the_documented_formula(options):
         back, thresholds = model.to_external(model.to_internal(w, THRESHOLDS))
         np.testing.assert_allclose(back, w, rtol=1e-12)
         np.testing.assert_allclose(thresholds, THRESHOLDS, atol=1e-12)
+        below = model.to_internal(w, THRESHOLDS - 1e3)  # a threshold is a sum, which rounding may change by its terms
+        assert model.intercept_error(below) > np.spacing(1e3)
 
 
 def test_laws():

@@ -137,6 +137,16 @@ def test_too_few_rows_or_too_many_roles_or_weights_of_all_sizes_stay_as_they_are
     assert condensed(X, targets, np.geomspace(1e-12, 1, N), None, True) is None
 
 
+@pytest.mark.parametrize("codes", [2, 2**31])
+def test_rows_of_a_role_are_equally_often_in_every_part(codes, monkeypatch):
+    monkeypatch.setattr(condense, "FEW_CODES", codes)
+    parts = [np.random.default_rng(seed).integers(0, 12, 14) for seed in range(4)]
+    times = np.stack([np.bincount(part, minlength=12) for part in parts])
+    first, roles = condense._roles(12, parts)
+    np.testing.assert_array_equal(times[:, first[roles]], times)
+    assert len(first) == np.unique(times, axis=1).shape[1]
+
+
 def fitted(monkeypatch, X, y, weights=None, **parameters):
     """The estimator fitted to rows that stand for all, and to all."""
     both = []
