@@ -13,6 +13,7 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
+from sparsehtp.solvers.best_subset import EFFORTS
 from sparsehtp.solvers.refit import with_free
 from sparsehtp.solvers.working_set import gram_equations, promises, support_of, swap_scores
 
@@ -270,8 +271,13 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
         objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
         widths = [sht.solvers.BestSubset(e)._model_width(objective, threshold) for e in ("fast", "default", "thorough")]
         assert widths == sorted(widths) and 128 <= widths[0] <= 512
+        assert n > 2000 or widths == [512, 512, 2048]
+    steps = [sht.solvers.BestSubset(effort).default_max_steps for effort in EFFORTS]
+    assert steps == [50, 100, 400] and np.all(np.diff([effort[:2] for effort in EFFORTS.values()], axis=0) > 0)
     large = types.SimpleNamespace(n_coefficients=10**8, ifo_per_gradient=1, dtype=float)
     few = sht.solvers.BestSubset(working_set=8)
     assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
     assert few._path_width(types.SimpleNamespace(n_coefficients=17, dtype=float), threshold) is None, "all are few"
-    assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
+    assert few._path_width(large, threshold) == 17 and sht.solvers.BestSubset()._path_width(large, threshold) == 512
+    fits = types.SimpleNamespace(n_coefficients=2**25 // 16, dtype=float)  # in 256 MiB
+    assert sht.solvers.BestSubset()._path_width(fits, threshold) is None
