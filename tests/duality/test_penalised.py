@@ -76,6 +76,48 @@ def test_a_block_has_the_dual_of_its_features_alone(logistic, l0):
         assert not np.any(fit.w[5:]) and float(descent.envelope_value(fit)) >= float(point.value)
 
 
+def test_sweeps_are_those_of_their_formula():
+    """Within bounds, under weights of which some are zero, with a feature that may not leave and one that is free."""
+    rng, l2, smoothness = np.random.default_rng(1), np.linspace(0.05, 0.3, 6), 0.25
+    X, weights, offset = rng.standard_normal((30, 6)) + 1, rng.integers(0, 3, 30), rng.standard_normal(30)
+    y = np.where(X @ [1, 0, -1, 0, 1, 0.2] + rng.logistic(size=30) > 1, 1.0, -1.0)
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2, weights, fit_intercept=True, offset=offset)
+    dual = Dual(model, sht.L0L1L2(0.01, 0.02, keep=[4], lower=-0.3, upper=0.4).bind(model))
+    features, inn, s = np.array([5, 0, 2, 4, 1]), np.isin(np.arange(6), [0, 5]), weights / weights.sum()
+    Z, (centres, _) = X - s @ X, dual.columns.moments()
+    w, b, l0, l1 = np.full(5, 0.1), 0.3, np.where(features == 4, 0, 0.01), np.where(features == 4, 0, 0.02)
+
+    @cases.jit
+    def swept(order, count):
+        descent = Descent(
+            dual, gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
+        )
+        fit = descent.start(jnp.append(w, jnp.zeros(2)), jnp.asarray(b))
+        fits = fit, descent.sweep(fit, descent.penalty_update), descent.sweep(fit, descent.penalty_update, order, count)
+        return [(fit.w, fit.b, descent.penalty_value(fit)) for fit in fits]
+
+    def slope():
+        return s * -y / (1 + np.exp(y * (Z[:, features] @ w + b + offset)))
+
+    ends, met = swept(jnp.array([3, 1, 0, 0, 0, 0, 0]), 2), set()
+    start = w, b - slope().sum() / smoothness
+    for found, order in zip(ends, ((), range(5), (3, 1)), strict=True):
+        w, b = start[0].copy(), start[1]
+        for i in order:
+            H, l2_i = smoothness * (s @ Z[:, features[i]] ** 2), l2[features[i]]
+            u = H * w[i] - slope() @ Z[:, features[i]]
+            t = np.sign(u) * max(abs(u) - l1[i], 0)
+            new = np.clip(t / (H + l2_i), -0.3, 0.4)
+            stays = new * (t - 0.5 * (H + l2_i) * new) >= l0[i]
+            w[i] = new if inn[features[i]] or stays else 0
+            met.add((bool(inn[features[i]]), bool(stays), bool(new in (-0.3, 0.4))))
+        b -= slope().sum() / smoothness if order else 0
+        value = s @ np.logaddexp(0, -y * (Z[:, features] @ w + b + offset)) + 0.5 * l2[features] @ w**2
+        value += l0 @ (w != 0) + l1 @ np.abs(w)
+        np.testing.assert_allclose(np.hstack(found), [*w, 0, 0, b, value], rtol=1e-9, atol=1e-15)
+    assert {(True, False, False), (False, False, False), (False, True, False), (False, True, True)} <= met, met
+
+
 @pytest.mark.parametrize(("argument", "value"), [("l0", -1.0), ("l1", np.nan), ("k_max", 0)])
 def test_bad_prices(argument, value):
     cases.refused(ValueError, argument, lambda: sht.L0L1L2(**{"l0": 0.1, argument: value}))
