@@ -206,6 +206,16 @@ def test_a_step_to_what_is_no_number_is_not_taken_and_nothing_fires():
 def test_the_sentence_names_what_fired():
     solution = script(GAP & GRAD, **SOONER)
     assert "SmallGradient and DualGap" in solution.describe() and "converged after 10 steps" in solution.describe()
+    # of a support that was not looked at, and that a step by the curvature would leave
+    for margin, fired, result, said in (
+        (-0.1, BOTH, RESULTS.converged, True),
+        (-0.1, BOTH | FIRED.StableSupport, RESULTS.converged, False),
+        (-0.1, FIRED.none, RESULTS.max_steps, False),
+        (0.0, BOTH, RESULTS.converged, False),
+        (None, BOTH, RESULTS.converged, False),
+    ):
+        told = solution._replace(support_margin=margin, fired=fired, result=result).describe()
+        assert ("too short to leave this support" in told) == said and ("(" in told) == (result == RESULTS.converged)
 
 
 def test_a_stable_support_needs_two_steps():

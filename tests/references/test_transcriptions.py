@@ -288,6 +288,12 @@ METHODS = {
     "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
     "diht": (False, sht.solvers.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
     "diht_capped": (False, sht.solvers.DIHT(scale=0.5, polish=True), diht, dict(size=lambda t: capped(t, 0.5))),
+    "diht_theorem_17": (
+        False,
+        sht.solvers.DIHT("theorem17", 0.7, polish=True),
+        diht,
+        dict(size=lambda t: 0.7 * capped(t, np.inf) ** 2),
+    ),
     "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5, block=4)),
     "sdiht_paper": (
         False,
