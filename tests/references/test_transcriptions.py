@@ -230,7 +230,7 @@ def sdiht(f, x, key, *, scale, block, rule="capped", paper=False):
 SCALED = A[:, :P] * np.sqrt(OMEGA)[:, None] / np.sqrt(L2)
 
 
-def penalised(f, x, key, *, size):
+def penalised(f, x, key, *, size, pace=1):
     """Supergradient ascent under l0 and l1, which the kept feature does not pay."""
     a, lower, fixed = residuals(f, x), -np.inf, size is not None
     if fixed:
@@ -243,7 +243,7 @@ def penalised(f, x, key, *, size):
         return np.append(np.where(rest**2 / (2 * L2) > l0, -np.sign(tau) * rest / L2, 0), 0)
 
     for t in range(STEPS):
-        size = size if fixed else capped(t, 8)
+        size = size if fixed else capped(pace * t, 8)
         a = balanced(a + size * (A @ link(a) + OFFSET - a - f.y))
         x = best_shift(f, link(a))
         lower = max(lower, dual_value(f, a, link(a)) + l0 @ (x[:P] != 0))
@@ -302,13 +302,13 @@ METHODS = {
         dict(scale=0.1, block=4, rule="theorem15", paper=True),
     ),
     "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
-    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None)),
+    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=60)),
 }
 
 
 @cases.jit
-def run(model, threshold, solver, key, start):
-    """(x, Info) after every step."""
+def run(model, threshold, solver, key, start, pace=1):
+    """(x, Info) after every step, of which so many are said to lie between two."""
 
     def step(state, t):
         new, info = solver.step(model, threshold, state, t)
@@ -322,7 +322,7 @@ def test_iterates(name):
     logistic, solver, formula, options = METHODS[name]
     f = Numpy(logistic)
     threshold = sht.L0L1L2(L0, L1, keep=[KEPT]) if formula is penalised else sht.Sparsity(K, K, keep=[KEPT])
-    points, info = run(f.model, threshold.bind(f.model), solver, KEY, START)
+    points, info = run(f.model, threshold.bind(f.model), solver, KEY, START, options.get("pace", 1))
     dual = formula in (diht, sdiht)  # their start's residuals count, all of it
     previous, moved = START if dual or formula is penalised else top(START), {tuple(np.flatnonzero(top(START)))}
     for t, (x, told) in enumerate(formula(f, previous.copy(), KEY, **options)):
