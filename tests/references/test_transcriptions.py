@@ -287,7 +287,7 @@ METHODS = {
     "saga": (True, sht.solvers.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
     "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
     "diht": (False, sht.solvers.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
-    "diht_capped": (False, sht.solvers.DIHT(scale=0.5, polish=True), diht, dict(size=lambda t: capped(t, 0.5))),
+    "diht_capped": (False, sht.solvers.DIHT(scale=0.1, polish=True), diht, dict(size=lambda t: capped(t, 0.1))),
     "diht_theorem_17": (
         False,
         sht.solvers.DIHT("theorem17", 0.7, polish=True),
@@ -302,7 +302,7 @@ METHODS = {
         dict(scale=0.1, block=4, rule="theorem15", paper=True),
     ),
     "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
-    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=60)),
+    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=120)),
 }
 
 
