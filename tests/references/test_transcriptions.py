@@ -314,7 +314,7 @@ def run(model, threshold, solver, key, start, pace=1):
         new, info = solver.step(model, threshold, state, t)
         return new, (new.x, info)
 
-    return jax.lax.scan(step, solver.init(model, threshold, start, key), jnp.arange(STEPS))[1]
+    return jax.lax.scan(step, solver.init(model, threshold, start, key), pace * jnp.arange(STEPS))[1]
 
 
 @pytest.mark.parametrize("name", METHODS)
