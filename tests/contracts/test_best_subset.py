@@ -15,7 +15,7 @@ from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, remov
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers.best_subset import EFFORTS
 from sparsehtp.solvers.refit import with_free
-from sparsehtp.solvers.working_set import gram_equations, promises, support_of, swap_scores
+from sparsehtp.solvers.working_set import gram_equations, narrowed_to, promises, support_of, swap_scores
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -214,6 +214,35 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
     found = with_free(restricted, A[idx][:, idx], model.n_free)
     expected = restricted.hess(jnp.zeros(mask.size))
     np.testing.assert_allclose(found[mask][:, mask], expected[mask][:, mask], atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("keep", [[], [5]])
+def test_a_fit_in_a_working_set_is_that_of_its_features_among_all(x64, keep):
+    """Rows of a tableau may be empty, or hold a kept feature, which comes first."""
+    X, y = problem(2)
+    model, rows = (
+        sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
+        np.array([2, -1, 0, 1 if keep else -1, 3], np.int32),
+    )
+    threshold, features = sht.Sparsity(K, k_max=4, keep=keep).bind(model), np.array([7, 5, 1, 3, 8], np.int32)
+
+    @cases.jit
+    def fitted(start):
+        within = narrowed_to(model, threshold, jnp.asarray(features))
+        inward = within.inward(start, P)
+        A = gram_equations(within.objective.normal_equations(inward)).A
+        return inward, within.outward(within.fitted(threshold, jnp.asarray(rows), inward, A[rows][:, rows]), P)
+
+    inward, point = fitted(jnp.arange(P + 1.0))
+    np.testing.assert_array_equal(inward, [*features, P])
+    idx, size = point.where
+    S, Z = [*keep, 1, 7, 3], X - X.mean(0)
+    assert idx[:size].tolist() == S and point.fault == 0
+    w = np.linalg.solve(Z[:, S].T @ Z[:, S] / N + 0.1 * np.eye(len(S)), Z[:, S].T @ y / N)
+    expected, intercept = model.to_external(point.x)
+    np.testing.assert_allclose(expected, np.bincount(S, w, P), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(intercept, y.mean() - X[:, S].mean(0) @ w, rtol=1e-9)
+    np.testing.assert_allclose(point.value, np.mean((y - y.mean() - Z[:, S] @ w) ** 2) / 2 + 0.05 * w @ w, rtol=1e-9)
 
 
 def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
