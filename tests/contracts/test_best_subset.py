@@ -13,8 +13,9 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import addition_gains, empty_tableau, pivot, removal_losses, swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
+from sparsehtp.solvers.best_subset import EFFORTS
 from sparsehtp.solvers.refit import with_free
-from sparsehtp.solvers.working_set import gram_equations, promises, support_of, swap_scores
+from sparsehtp.solvers.working_set import gram_equations, narrowed_to, promises, support_of, swap_scores
 
 N, P, K = 40, 9, 3
 MODELS = {
@@ -215,6 +216,35 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
     np.testing.assert_allclose(found[mask][:, mask], expected[mask][:, mask], atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("keep", [[], [5]])
+def test_a_fit_in_a_working_set_is_that_of_its_features_among_all(x64, keep):
+    """Rows of a tableau may be empty, or hold a kept feature, which comes first."""
+    X, y = problem(2)
+    model, rows = (
+        sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
+        np.array([2, -1, 0, 1 if keep else -1, 3], np.int32),
+    )
+    threshold, features = sht.Sparsity(K, k_max=4, keep=keep).bind(model), np.array([7, 5, 1, 3, 8], np.int32)
+
+    @cases.jit
+    def fitted(start):
+        within = narrowed_to(model, threshold, jnp.asarray(features))
+        inward = within.inward(start, P)
+        A = gram_equations(within.objective.normal_equations(inward)).A
+        return inward, within.outward(within.fitted(threshold, jnp.asarray(rows), inward, A[rows][:, rows]), P)
+
+    inward, point = fitted(jnp.arange(P + 1.0))
+    np.testing.assert_array_equal(inward, [*features, P])
+    idx, size = point.where
+    S, Z = [*keep, 1, 7, 3], X - X.mean(0)
+    assert idx[:size].tolist() == S and point.fault == 0
+    w = np.linalg.solve(Z[:, S].T @ Z[:, S] / N + 0.1 * np.eye(len(S)), Z[:, S].T @ y / N)
+    expected, intercept = model.to_external(point.x)
+    np.testing.assert_allclose(expected, np.bincount(S, w, P), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(intercept, y.mean() - X[:, S].mean(0) @ w, rtol=1e-9)
+    np.testing.assert_allclose(point.value, np.mean((y - y.mean() - Z[:, S] @ w) ** 2) / 2 + 0.05 * w @ w, rtol=1e-9)
+
+
 def test_what_lies_in_the_span_of_what_is_kept_promises_nothing():
     """However large the coefficients of the kept features, in single precision; others promise their best swap."""
     score = cases.jit(swap_scores)
@@ -253,7 +283,7 @@ def test_features_promise_what_their_slopes_say_also_before_the_first_fit(x64):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("threshold", [sht.Sparsity(4, k_max=5), sht.GroupSparsity(np.arange(P) // 2, 3)])
+@pytest.mark.parametrize("threshold", [sht.Sparsity(3, k_max=4, keep=[0]), sht.GroupSparsity(np.arange(P) // 2, 3)])
 def test_a_search_among_supports_that_all_explain_everything_ends(threshold):
     """Of targets in the span of two features what other supports are better by is rounding, in single precision."""
     for seed in range(8):
@@ -270,8 +300,13 @@ def test_no_effort_searches_among_fewer_features_than_a_lesser_one():
         objective = types.SimpleNamespace(n_coefficients=5000, ifo_per_gradient=n)
         widths = [sht.solvers.BestSubset(e)._model_width(objective, threshold) for e in ("fast", "default", "thorough")]
         assert widths == sorted(widths) and 128 <= widths[0] <= 512
+        assert n > 2000 or widths == [512, 512, 2048]
+    steps = [sht.solvers.BestSubset(effort).default_max_steps for effort in EFFORTS]
+    assert steps == [50, 100, 400] and np.all(np.diff([effort[:2] for effort in EFFORTS.values()], axis=0) > 0)
     large = types.SimpleNamespace(n_coefficients=10**8, ifo_per_gradient=1, dtype=float)
     few = sht.solvers.BestSubset(working_set=8)
     assert few._model_width(large, sht.Sparsity(300, k_max=300)) == 600
     assert few._path_width(types.SimpleNamespace(n_coefficients=17, dtype=float), threshold) is None, "all are few"
-    assert few._path_width(large, threshold) == 17 < 8 * sht.solvers.BestSubset()._path_width(large, threshold) < 10**6
+    assert few._path_width(large, threshold) == 17 and sht.solvers.BestSubset()._path_width(large, threshold) == 512
+    fits = types.SimpleNamespace(n_coefficients=2**25 // 16, dtype=float)  # in 256 MiB
+    assert sht.solvers.BestSubset()._path_width(fits, threshold) is None

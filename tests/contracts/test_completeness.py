@@ -73,6 +73,25 @@ random_iterate=False,replacement=True) StochasticHT(replacement=True) Backtracki
 ConstantStep(scale=1.0) NormalisedStep(shrink=0.5) SampleStep(scale=1.0) HTP() SAGAHT() ScheduleStep() SubspacePursuit()
 """
 
+# how many steps they take at most, and what ends them before
+ENDS = {
+    "IHT": "2000 SmallStep & SmallGradient | Cycle",
+    "HTP GraSP SubspacePursuit": "100 StableSupport | Cycle",
+    "StochasticHT SVRGHT SAGAHT HybridHT": "200 SmallStep & SmallGradient",
+    "FoBa ForwardSelection": "1000 Complete",
+    "DIHT": "2000 DualGap | SmallStep",
+    "SDIHT": "500 DualGap | SmallStep",
+    "PrimalDual": "200 DualGap | Complete",
+    "CDSS PricedSubset": "500 SwapOptimal",
+    "BestSubset": "100 SwapOptimal",
+}
+
+
+def end_of(termination):
+    if not hasattr(termination, "together"):
+        return type(termination).__name__
+    return f"{end_of(termination.first)} {'|&'[termination.together]} {end_of(termination.second)}"
+
 
 @pytest.mark.parametrize("name", sorted(kind.__name__ for kind in public(AbstractSolver) | public(AbstractStep)))
 def test_defaults_are_what_they_were(name):
@@ -82,6 +101,9 @@ def test_defaults_are_what_they_were(name):
     assert f" {kind.__name__}({','.join(given)}) " in " " + DEFAULTS.replace(",\n", ",").replace("(\n", "(").replace(
         "\n", " "
     )
+    if issubclass(kind, AbstractSolver):
+        (told,) = [told for kinds, told in ENDS.items() if name in kinds.split()]
+        assert f"{kind().default_max_steps} {end_of(kind().default_termination)}" == told
     if told := re.search(r"None: `SampleStep\(([\d./]+)\)`", kind.__doc__):
         assert kind().step_rule.scale == float(fractions.Fraction(told[1]))
 

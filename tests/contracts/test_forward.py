@@ -227,6 +227,19 @@ def test_rows_past_k_repeat(name):
         np.testing.assert_allclose(short.value[:4], full.value[:4], rtol=1e-12)
 
 
+def test_products_of_a_step():
+    """Of a loss: a gradient, the curvatures, and with "ols" one of each place of the support beside."""
+    objective = model("logistic", *problem("logistic"))
+    bound = sht.Sparsity(1, k_max=1, keep=[KEEP]).bind(objective)  # beside an intercept and a kept feature
+
+    @cases.jit
+    def products(solver):
+        return solver.step(objective, bound, solver.init(objective, bound, None, None), 0)[1].design_products
+
+    for solver, number in ((sht.solvers.ForwardSelection(), 2 + 3), (sht.solvers.FoBa(), 2)):
+        assert products(solver) == number
+
+
 def test_nonnegative_coefficients():
     X, y, weights = problem(seed=5)
     root, S, values = np.sqrt(weights / weights.sum()), [], []

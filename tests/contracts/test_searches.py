@@ -1,6 +1,7 @@
 """The parts of every search over subsets against brute force: what follows a step, perturbed starts, and settling."""
 
 import itertools
+from types import SimpleNamespace
 
 import cases
 import jax
@@ -11,9 +12,9 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import tableau_at
 from sparsehtp.objectives import GramEquations
-from sparsehtp.solvers.best_subset import start_count
+from sparsehtp.solvers.best_subset import _chosen_before, _near, _scale, start_count
 from sparsehtp.solvers.pivot_search import KEPT, Goal, Lowest, Roam, _next_move, no_move, settle_entries, swap_noise
-from sparsehtp.solvers.search import DESCEND, PERTURB, SINGLE, Point, best_of, first_state
+from sparsehtp.solvers.search import DESCEND, PERTURB, SINGLE, SWAPS, Point, best_of, first_state
 from sparsehtp.solvers.starts import from_starts, parts, seed_of
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -183,3 +184,51 @@ def test_what_a_walk_holds_neither_leaves_nor_comes_in():
             others = np.setdiff1d(np.arange(P), [out, new])
             np.testing.assert_array_equal(after.held[others], held[others])
             assert 2 <= after.held[out] - count <= 7 and after.held[new] == count  # of 3 features less than one pivot
+
+
+def test_supports_to_refit_are_those_of_the_best_swaps():
+    """Of a local model: its own first, and of each feature that promises most its best swap; it may have none."""
+    problem, S = Brute(2), [KEEP, 1, 4, 7]
+    swaps = {j: max((problem.value(S) - problem.value({*S} - {i} | {j}), i) for i in S[1:]) for j in {*range(P)} - {*S}}
+    scores = jnp.asarray([swaps[j][0] if j in swaps else -np.inf for j in range(P)])
+
+    @cases.jit
+    def near(scores):
+        t = tableau_at(problem.equations, jnp.array([*S, 0]), jnp.arange(ROOM) < 4)
+        move, kept = no_move(t)._replace(scores=scores), jnp.arange(P) == KEEP
+        return jnp.vstack([_near(SimpleNamespace(quadratic=quadratic), t, move, kept) for quadratic in (True, False)])
+
+    found = [{int(j) for j in row if j >= 0} for row in near(scores)]
+    order = sorted(swaps, key=swaps.get)[::-1]
+    assert found == [{*S}, {*S}, *[{*S} - {swaps[j][1]} | {j} for j in order], *[{*S}] * (SWAPS - len(order))]
+
+
+def test_how_far_a_search_grows_at_once():
+    """To the end where all features are at hand; else to four times the size; twice in a local model, once fitted."""
+    of = {few: sht.solvers.BestSubset(working_set=8 if few else None) for few in (True, False)}
+    threshold = SimpleNamespace(k=100, room=100)
+
+    def grown(size, few=True, started=True, quadratic=True):
+        objective = SimpleNamespace(quadratic=quadratic, n_coefficients=5000 if few else 150, ifo_per_gradient=10)
+        return int(of[few]._next_size(objective, threshold, jnp.int32(size), jnp.asarray(started)))
+
+    assert grown(3, few=False) == 100 and [grown(size) for size in (0, 3, 5)] == [16, 16, 20]
+    assert [grown(size, quadratic=False) for size in (0, 1, 5)] == [4, 4, 10]
+    assert grown(5, started=False, quadratic=False) == 5, "what is there is fitted first"
+
+
+def test_a_walk_goes_on_from_the_size_before_where_its_own_has_no_support_yet():
+    supports = sht.results.Support(
+        jnp.arange(12, dtype=jnp.int32).reshape(4, 3), jnp.arange(3) < jnp.arange(4)[:, None]
+    )
+    values = jnp.array([3.0, 2.0, np.inf, np.inf])
+
+    @cases.jit
+    def before(k, values):
+        walk = SimpleNamespace(k=k, trail=SimpleNamespace(value=values, support=supports))
+        return _chosen_before(SimpleNamespace(n_coefficients=12), walk)
+
+    for k, row, found in ((0, 0, values), (1, 1, values), (2, 1, values), (0, 0, values + np.inf)):
+        chosen, support = before(np.int32(k), found)
+        assert support.idx[0] == 3 * row and np.flatnonzero(chosen).tolist() == list(range(3 * row, 4 * row))
+    assert _scale(SimpleNamespace(quadratic=True), -3.0) is None and _scale(SimpleNamespace(quadratic=False), -3.0) == 6

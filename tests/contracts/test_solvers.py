@@ -155,6 +155,15 @@ def test_rounding_of_units_leaves_no_bound(dtype):
         np.testing.assert_allclose(w, outer, rtol=5 * np.finfo(dtype).eps)
 
 
+def test_a_start_without_features_has_the_support_of_the_steepest_descent():
+    """Whatever its intercept is; among what may not be negative that of what rises."""
+    bound = sht.Sparsity(1, lower=0).bind(sht.LinearModel(np.eye(3), np.ones(3), fit_intercept=True))
+    first = cases.jit(lambda x: sht.solvers.first_support(bound, x, jnp.array([3.0, -1, 2, 0.5])))
+    for x, chosen in (([0.0, 0, 0, 5], 1), ([0.0, 0, 1, 5], 2)):
+        support = first(jnp.array(x))
+        assert cases.members(support).tolist() == [chosen, 3]
+
+
 @FOUR
 def test_groups(name):
     rng = np.random.default_rng(0)

@@ -63,7 +63,9 @@ class Script(AbstractSolver):
 MOVING = np.arange(1.0, STEPS + 1)[:, None] * [1.0, 0.0]  # never returns, never slows down
 
 
-def script(termination, points=MOVING, gaps=None, grads=None, changes=None, faults=(), kind=Script):
+def script(
+    termination, points=MOVING, gaps=None, grads=None, changes=None, faults=(), kind=Script, objective=None, **rest
+):
     solver = kind(
         jnp.asarray(points),
         jnp.full(STEPS, 1e300) if gaps is None else jnp.asarray(gaps),
@@ -71,8 +73,8 @@ def script(termination, points=MOVING, gaps=None, grads=None, changes=None, faul
         jnp.ones(STEPS, jnp.int32) if changes is None else jnp.asarray(changes, jnp.int32),
         jnp.zeros(STEPS, jnp.int32).at[jnp.array([*faults], int)].set(RESULTS.singular),
     )
-    objective = sht.QuadraticForm(np.eye(2), np.zeros(2))
-    return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS, throw=False)
+    objective = sht.QuadraticForm(np.eye(2), np.zeros(2)) if objective is None else objective
+    return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS, throw=False, **rest)
 
 
 def ending(solution):
@@ -111,6 +113,16 @@ ENDS = {
 @pytest.mark.parametrize(("termination", "fired", "steps"), ENDS.values(), ids=ENDS)
 def test_fires_at_its_step_and_names_itself(termination, fired, steps):
     assert ending(script(termination, **SOONER)) == (RESULTS.converged, fired, steps)
+
+
+class Negative(Script):
+    def step(self, objective, threshold, state, t):
+        state, info = super().step(objective, threshold, state, t)
+        return state, info._replace(value=-info.value)
+
+
+def test_a_gap_is_a_part_of_a_negative_value_too():
+    assert ending(script(GAP, kind=Negative, **SOONER)) == (RESULTS.converged, FIRED.DualGap, 8)
 
 
 def test_every_termination_runs_to_the_limit_otherwise():
@@ -152,6 +164,25 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
         assert result == RESULTS.cycle or (at == 6) == (kind is Best)
 
 
+def test_of_points_that_are_as_good_the_first_is_returned():
+    assert script(sht.stopping.Never(), kind=Best, gaps=at(9, 6.0, 5.0)).best_step == 9
+
+
+def test_a_history_keeps_the_last_step_of_every_block():
+    told = script(sht.stopping.Never(), gaps=np.arange(1.0, STEPS + 1), record=sht.results.Record(3)).history
+    np.testing.assert_array_equal(told.gap, [*range(3, STEPS, 3), STEPS])
+
+
+class Stalling(sht.QuadraticForm):
+    def judged(self, threshold, x, support, result):
+        return jnp.full_like(result, RESULTS.stalled)
+
+
+def test_nothing_fired_where_the_objective_says_how_it_ended():
+    objective = Stalling(np.eye(2), np.zeros(2))
+    assert ending(script(STABLE, objective=objective, **SOONER)) == (RESULTS.stalled, FIRED.none, 6)
+
+
 class Valued(Script):
     """Values are given as gaps are; 2e6 stands for infinity and -2e6 for NaN, which no solver's fields may hold."""
 
@@ -175,6 +206,16 @@ def test_a_step_to_what_is_no_number_is_not_taken_and_nothing_fires():
 def test_the_sentence_names_what_fired():
     solution = script(GAP & GRAD, **SOONER)
     assert "SmallGradient and DualGap" in solution.describe() and "converged after 10 steps" in solution.describe()
+    # of a support that was not looked at, and that a step by the curvature would leave
+    for margin, fired, result, said in (
+        (-0.1, BOTH, RESULTS.converged, True),
+        (-0.1, BOTH | FIRED.StableSupport, RESULTS.converged, False),
+        (-0.1, FIRED.none, RESULTS.max_steps, False),
+        (0.0, BOTH, RESULTS.converged, False),
+        (None, BOTH, RESULTS.converged, False),
+    ):
+        told = solution._replace(support_margin=margin, fired=fired, result=result).describe()
+        assert ("too short to leave this support" in told) == said and ("(" in told) == (result == RESULTS.converged)
 
 
 def test_a_stable_support_needs_two_steps():

@@ -266,6 +266,29 @@ def test_a_spring_holds_a_model_near_its_plane():
         assert abs(normal @ found - total) <= room / 10
 
 
+def test_a_local_model_has_the_value_and_the_slope_of_its_point():
+    """A quadratic F everywhere, on a working set too; where a loss has no curvature its model has some."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, UNITS)) + 1, 100 * rng.standard_normal(30)
+    x, other = np.append(np.where(np.arange(UNITS) % 3, 0, rng.standard_normal(UNITS)), 0.3), rng.standard_normal(6)
+
+    @cases.jit
+    def values(objective, x, z):
+        model = local_model(objective, sht.Sparsity(3).bind(objective), x, x[:UNITS] != 0, 5)
+        at = jnp.zeros(UNITS + 1).at[model.entries.idx].set(z)
+        return model, model.c0 - model.r @ z + z @ model.A @ z / 2, objective.value_and_grad(at)
+
+    for loss in (sht.losses.Squared(), sht.losses.Huber(1e-3)):
+        objective = sht.LinearModel(X, y, loss, 0.1, fit_intercept=True, offset=X[:, 0])
+        model, _, _ = values(objective, x, other)
+        assert {*np.flatnonzero(x[:UNITS]).tolist()} <= {*model.units.tolist()} and model.units.shape == (5,)
+        for z in (x[np.asarray(model.entries.idx)], *[other] * loss.quadratic):
+            model, value, (expected, slope) = values(objective, x, z)
+            np.testing.assert_allclose(value, expected, rtol=1e-9)
+            np.testing.assert_allclose(model.A @ z - model.r, slope[model.entries.idx], rtol=1e-7, atol=1e-9)
+        assert np.diagonal(model.A)[1:].min() > (0.1 if loss.quadratic else 0.1 + 1e-9)
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 def test_responses_that_are_alike_share_a_matrix(intercept, monkeypatch):
     """The model with one column for each response gains what the model of all entries gains."""

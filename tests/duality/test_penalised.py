@@ -27,6 +27,7 @@ from sparsehtp.solvers.primal_dual import supported
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 60, 150
 L0 = sht.L0L1L2(0.0, 0.01)
+SPHERE = sht.solvers.PrimalDual(rule="gap_sphere", incremental=False)
 
 
 def data(logistic=False, seed=0):
@@ -74,6 +75,49 @@ def test_a_block_has_the_dual_of_its_features_alone(logistic, l0):
         np.testing.assert_allclose(descent.link(a)[np.isin(features, free).nonzero()[0]], point.x[free], rtol=1e-12)
         fit = descent.sweep(descent.start(descent.link(a), jnp.zeros(())), descent.envelope_update)
         assert not np.any(fit.w[5:]) and float(descent.envelope_value(fit)) >= float(point.value)
+
+
+def test_sweeps_are_those_of_their_formula():
+    """Within bounds, under weights of which some are zero, with a feature that may not leave and one that is free."""
+    rng, l2, smoothness = np.random.default_rng(2), np.linspace(0.05, 0.3, 6), 0.25
+    X, weights, offset = rng.standard_normal((30, 6)) + 1, rng.integers(0, 3, 30), rng.standard_normal(30)
+    y = np.where(X @ [1, 0, -1, 0, 1, 0.2] + rng.logistic(size=30) > 1, 1.0, -1.0)
+    model = sht.LinearModel(X, y, sht.losses.Logistic(), l2, weights, fit_intercept=True, offset=offset)
+    dual = Dual(model, sht.L0L1L2(0.004, 0.02, keep=[4], lower=-0.3, upper=0.4).bind(model))
+    features, inn, s = np.array([5, 0, 2, 4, 1]), np.arange(6) < 1, weights / weights.sum()
+    Z, (centres, _) = X - s @ X, dual.columns.moments()
+    w, b, l0, l1 = np.full(5, 0.1), 0.3, np.where(features == 4, 0, 0.004), np.where(features == 4, 0, 0.02)
+
+    @cases.jit
+    def swept(order, count):
+        descent = Descent(
+            dual, gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
+        )
+        fit = descent.start(jnp.append(w, jnp.zeros(2)), jnp.asarray(b))
+        fit = fit._replace(eta=jnp.where(s > 0, fit.eta, np.nan))  # rows without a weight may overflow
+        fits = fit, descent.sweep(fit, descent.penalty_update), descent.sweep(fit, descent.penalty_update, order, count)
+        return [(fit.w, fit.b, descent.penalty_value(fit)) for fit in fits]
+
+    def slope():
+        return s * -y / (1 + np.exp(y * (Z[:, features] @ w + b + offset)))
+
+    ends, met = swept(jnp.array([3, 1, 0, 0, 0, 0, 0]), 2), set()
+    start = w, b - slope().sum() / smoothness
+    for found, order in zip(ends, ((), range(5), (3, 1)), strict=True):
+        w, b = start[0].copy(), start[1]
+        for i in order:
+            H, l2_i = smoothness * (s @ Z[:, features[i]] ** 2), l2[features[i]]
+            u = H * w[i] - slope() @ Z[:, features[i]]
+            t = np.sign(u) * max(abs(u) - l1[i], 0)
+            new = np.clip(t / (H + l2_i), -0.3, 0.4)
+            stays = new * (t - 0.5 * (H + l2_i) * new) >= l0[i]
+            w[i] = new if inn[features[i]] or stays else 0
+            met |= {(bool(inn[features[i]]), bool(stays), bool(new in (-0.3, 0.4)))} if l0[i] else set()
+        b -= slope().sum() / smoothness if order else 0
+        value = s @ np.logaddexp(0, -y * (Z[:, features] @ w + b + offset)) + 0.5 * l2[features] @ w**2
+        value += l0 @ (w != 0) + l1 @ np.abs(w)
+        np.testing.assert_allclose(np.hstack(found), [*w, 0, 0, b, value], rtol=1e-9, atol=1e-15)
+    assert {(True, False, False), (False, False, False), (False, True, False), (False, True, True)} <= met, met
 
 
 @pytest.mark.parametrize(("argument", "value"), [("l0", -1.0), ("l1", np.nan), ("k_max", 0)])
@@ -183,6 +227,23 @@ def test_cdss_ends_where_its_certificate_says_so():
         assert np.all(np.diff(np.asarray(solution.history.value)[: int(solution.num_steps)]) <= 1e-12)
 
 
+def test_without_swaps_it_ends_where_no_coordinate_gains():
+    """Each nonzero is the best value of its own and worth its price, and no other one is."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = cases.chained(rng.standard_normal((30, 8)), 0.99)
+        y = X @ rng.standard_normal(8) + rng.standard_normal(30)
+        start, most = np.where(np.arange(8) < 4, 2 * rng.standard_normal(8), 0), sht.solvers.CDSS(swaps=False)
+        found = sht.solve(sht.LinearModel(X, y, l2=1e-3), sht.L0L1L2(0.01, 0.02), most, start, record=None)
+        w, total = np.asarray(found.x), np.mean(X**2, axis=0) + 1e-3
+        t = (X.T @ (y - X @ w) / 30 - 1e-3 * w) + total * w
+        t = np.sign(t) * np.maximum(np.abs(t) - 0.02, 0)
+        gains = t**2 / (2 * total)
+        assert found.result == RESULTS.converged and found.fired == FIRED.SwapOptimal
+        np.testing.assert_allclose(w[w != 0], (t / total)[w != 0], atol=1e-7)
+        assert np.all(gains[w != 0] >= 0.01 - 1e-6) and np.all(gains[w == 0] <= 0.01 + 1e-6)
+
+
 BEST_SWAP = cases.jit(lambda dual, x, support: best_swap(dual, state_at(dual, x, support)))
 
 
@@ -265,6 +326,19 @@ def test_solvers_take_lanes():
         np.testing.assert_allclose(batch, single, rtol=1e-8)
 
 
+def test_the_sphere_of_the_gap_screens_what_no_optimum_has():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((20, 6))
+        y = X @ np.where(np.arange(6) < 3, [2, -1, 0.5, 0, 0, 0], 0) + 0.3 * rng.standard_normal(20)
+        found = sht.solve(sht.LinearModel(X, y, l2=0.5), sht.L0L1L2(0.05, 0.02), SPHERE, record=None)
+        problem = Problem(X, y, np.ones(20), 0.05, 0.02, 0.5, False, "squared", np.ones(6), -np.inf, np.inf)
+        best, (chosen,) = best_penalised(problem)
+        assert found.state.lower <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
+        known = np.asarray(found.state.out), np.asarray(found.state.inn)
+        assert not np.any(chosen & known[0]) and known[0].any() and not known[1].any(), "of the others it says nothing"
+
+
 def test_block_sizes_cover_every_active_set():
     for p in (5, 64, 127, 128, 20_000):
         sizes = block_sizes(p)
@@ -274,8 +348,9 @@ def test_block_sizes_cover_every_active_set():
 def test_bad_input():
     flat = sht.LinearModel(np.eye(3), np.ones(3))
     cases.refused(ValueError, "l2", lambda: sht.solvers.PrimalDual().check(flat, sht.L0L1L2(0.1)))
-    for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0)):
+    for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0), ("include", 0.0)):
         cases.refused(ValueError, name, lambda name=name, wrong=wrong: sht.solvers.PrimalDual(**{name: wrong}))
+    assert [sht.solvers.PrimalDual()._include(p) for p in (1, 2, 100)] == [1, 2, 19], "ceil(4 ln p), of p"
     cases.refused(ValueError, "block_size", lambda: sht.solvers.SDIHT(0).check(model(), sht.Sparsity(2)))
 
 

@@ -1,5 +1,7 @@
 """PricedSubset: at the optimum of all supports, on paths at any price, and by moves that are exact."""
 
+import itertools
+
 import cases
 import jax
 import jax.numpy as jnp
@@ -118,9 +120,10 @@ def test_gains_of_moves_are_exact_at_their_signs():
 
 
 @cases.jit
-def settled(model, idx, mask, l0, offered, scale, on, seed):
+def settled(model, idx, mask, l0, offered, scale, on, seed, signed=None):
+    """`signed`: the price of magnitudes on either side of zero, and where coefficients start."""
     prices = Prices(l0, offered, jnp.arange(9) == 8, scale)
-    return settle_prices(model, tableau_at(model, idx, mask), prices, Roam(on, seed))
+    return settle_prices(model, tableau_at(model, idx, mask, *(signed or ())), prices, Roam(on, seed))
 
 
 @pytest.mark.parametrize("walks", [False, True])
@@ -139,6 +142,29 @@ def test_settling_ends_where_no_move_pays(walks):
         np.testing.assert_allclose(found.c[: len(S)], at_signs(model, S, 0.0, np.zeros(9))[1])
         moves = [{*S} - {i} | {j} for i in {*S, None} - {2} for j in {*range(8), None} - {*S}]
         assert min(value(T - {None}) for T in moves) >= found.value - 1e-7 and 8 not in S
+
+
+@pytest.mark.parametrize("walks", [False, True])
+def test_settling_under_a_price_of_magnitudes_ends_at_signs_that_hold(walks):
+    """From signs of which some do not; then no feature enters, leaves or is exchanged at the signs of the others."""
+    first, l0, l1, turned = np.array([0, 1, 2, 3, *5 * [0]], np.int32), np.full(9, 0.03), np.full(9, 0.05), 0
+    for seed in range(6):
+        model, start = equations(seed), np.random.default_rng(seed).choice([-1.0, 1.0], 9)
+        turned += np.any(at_signs(model, first[:4], 0.05, start)[1] * start[:4] < 0)
+        signed = jnp.stack([l1, l1]), start[first]
+        found = settled(model, first, np.arange(9) < 4, l0, np.arange(9) < 8, 1e-3, walks, np.uint32(seed), signed)
+        S = [int(j) for j in found.idx if j >= 0]
+        signs = np.zeros(9)
+        signs[S] = np.sign(np.asarray(found.c)[np.asarray(found.idx) >= 0])
+        value, c = at_signs(model, S, 0.05, signs)
+        np.testing.assert_allclose(found.value, value + 0.03 * len(S), rtol=1e-10)
+        assert np.all(c * signs[S] > 0) and 8 not in S
+        for i, j, sign in itertools.product([None, *S], [None, *{*range(8)} - {*S}], (-1, 1)):
+            T, at = [f for f in S if f != i] + ([] if j is None else [j]), signs.copy()
+            at[j if j is not None else 8] = sign
+            value, c = at_signs(model, T, 0.05, at) if T else (float(model.constant), np.ones(1))
+            assert (c * at[T] <= 0).any() or value + 0.03 * len(T) >= found.value - 1e-7, (seed, i, j)
+    assert turned > 2, "coefficients turn, or this test shows little"
 
 
 def test_an_exchange_with_a_copy_is_no_gain():

@@ -1,5 +1,6 @@
 """LowRankRegressor against closed forms written in NumPy, scikit-learn, and the iterative solvers."""
 
+import cases
 import jax
 import numpy as np
 import pytest
@@ -76,6 +77,30 @@ def test_values_of_all_ranks():
         values = np.array([objective.value(fits.at(r)) for r in range(6)])
         np.testing.assert_allclose(-np.diff(values), fits.losses, rtol=1e-8)
         assert np.all(np.diff(values) <= 0)
+
+
+def test_more_features_than_samples_under_a_ridge_of_each_feature():
+    wide, targets = problem(8, 20, 3, 2)
+    weights, l2, offset = WEIGHTS[:8] + 0.5, np.linspace(0.05, 0.5, 20), np.cos(targets)
+    with jax.enable_x64(True):
+
+        def posed(l2):
+            return sht.MultiResponse(wide, targets, l2=l2, sample_weight=weights, fit_intercept=True, offset=offset)
+
+        @cases.jit
+        def solved(objective):
+            fits = sht.reduced_rank(objective)
+            return fits.losses, [objective.to_external(fits.at(r)) for r in range(4)]
+
+        losses, fits = solved(posed(l2))
+        for r, (B, b) in enumerate(fits):
+            expected = closed_form(wide, targets - offset, r, l2, weights, False)
+            np.testing.assert_allclose(np.vstack([B, b]), np.vstack(expected), atol=1e-8)
+        assert np.all(losses >= 0) and np.all(np.diff(losses) <= 0)
+        for some in (0.0, l2 * (np.arange(20) > 0)):
+            cases.refused(ValueError, "l2: must be > 0", lambda some=some: sht.reduced_rank(posed(some)))
+        classes = sht.MultiResponse(wide, np.arange(8) % 3, sht.losses.Softmax(3), l2=0.1)
+        cases.refused(TypeError, "needs the squared loss", lambda: sht.reduced_rank(classes))
 
 
 def test_cross_validation():

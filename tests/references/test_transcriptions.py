@@ -196,24 +196,32 @@ def dual(f, a, x, thresholds=1):
     return x, dict(value=f.value(x), gap=f.value(x) - dual_value(f, a, link(a))) | counts
 
 
-def diht(f, x, key, *, scale):
+def capped(t, scale):
+    """No longer than the curvature of D allows, one more than that of its columns."""
+    return min(1 / (np.linalg.norm(SCALED, 2) ** 2 + 1), scale / (t + 2))
+
+
+def diht(f, x, key, *, size):
     """The coefficients that are shown are refitted, which must not move the dual points."""
     a = residuals(f, x)
     for t in range(STEPS):
-        a = balanced(a + scale / (t + 2) * (A @ link(a) + OFFSET - a - f.y))
+        a = balanced(a + size(t) * (A @ link(a) + OFFSET - a - f.y))
         yield dual(f, a, f.refit(link(a), best(link(a), K)))
 
 
-def sdiht(f, x, key, *, scale, block):
+def sdiht(f, x, key, *, scale, block, rule="capped", paper=False):
     """The weighted sum of every block's dual variables stays, which the intercept asks for."""
     a = residuals(f, x)
     blocks = -(-N // block)
     for t in range(STEPS):
         key, draw = jax.random.split(key)
-        order = np.asarray(jax.random.permutation(draw, N))
-        for j in range(blocks):
-            rows = order[j * block : (j + 1) * block]
-            size = min(1 / (np.linalg.norm(SCALED[rows] @ SCALED[rows].T) + 1), blocks * scale / (t * blocks + j + 2))
+        order = np.arange(N) if paper else np.asarray(jax.random.permutation(draw, N))
+        drawn = np.asarray(jax.random.randint(draw, (blocks,), 0, blocks)) if paper else range(blocks)
+        for j, place in enumerate(drawn):
+            rows = order[place * block : (place + 1) * block]
+            size = blocks * scale / (t * blocks + j + 2)
+            if rule == "capped":
+                size = min(1 / (np.linalg.norm(SCALED[rows] @ SCALED[rows].T) + 1), size)
             move = size * (A[rows] @ link(a) + OFFSET[rows] - a[rows] - f.y[rows])
             a[rows] += move - OMEGA[rows] @ move / OMEGA[rows].sum()
         yield dual(f, a, best_shift(f, link(a)), blocks + 1)
@@ -222,9 +230,11 @@ def sdiht(f, x, key, *, scale, block):
 SCALED = A[:, :P] * np.sqrt(OMEGA)[:, None] / np.sqrt(L2)
 
 
-def penalised(f, x, key, *, size):
+def penalised(f, x, key, *, size, pace=1):
     """Supergradient ascent under l0 and l1, which the kept feature does not pay."""
-    a, lower = np.zeros(N), 0.0
+    a, lower, fixed = residuals(f, x), -np.inf, size is not None
+    if fixed:
+        a, lower = np.zeros(N), 0.0
     l0, l1 = np.where(np.arange(P) == KEPT, 0, L0), np.where(np.arange(P) == KEPT, 0, L1)
 
     def link(a):
@@ -232,7 +242,8 @@ def penalised(f, x, key, *, size):
         rest = np.maximum(np.abs(tau) - l1, 0)
         return np.append(np.where(rest**2 / (2 * L2) > l0, -np.sign(tau) * rest / L2, 0), 0)
 
-    for _ in range(STEPS):
+    for t in range(STEPS):
+        size = size if fixed else capped(pace * t, 8)
         a = balanced(a + size * (A @ link(a) + OFFSET - a - f.y))
         x = best_shift(f, link(a))
         lower = max(lower, dual_value(f, a, link(a)) + l0 @ (x[:P] != 0))
@@ -275,21 +286,35 @@ METHODS = {
     "svrg_random": (True, sht.solvers.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
     "saga": (True, sht.solvers.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
     "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
-    "diht": (False, sht.solvers.DIHT("theorem15", 1.0, polish=True), diht, dict(scale=1.0)),
+    "diht": (False, sht.solvers.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
+    "diht_capped": (False, sht.solvers.DIHT(scale=0.1, polish=True), diht, dict(size=lambda t: capped(t, 0.1))),
+    "diht_theorem_17": (
+        False,
+        sht.solvers.DIHT("theorem17", 0.7, polish=True),
+        diht,
+        dict(size=lambda t: 0.7 * capped(t, np.inf) ** 2),
+    ),
     "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5, block=4)),
+    "sdiht_paper": (
+        False,
+        sht.solvers.SDIHT(4, "theorem15", 0.1, polish=False, sampling="paper"),
+        sdiht,
+        dict(scale=0.1, block=4, rule="theorem15", paper=True),
+    ),
     "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
+    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=120)),
 }
 
 
 @cases.jit
-def run(model, threshold, solver, key, start):
-    """(x, Info) after every step."""
+def run(model, threshold, solver, key, start, pace=1):
+    """(x, Info) after every step, of which so many are said to lie between two."""
 
     def step(state, t):
         new, info = solver.step(model, threshold, state, t)
         return new, (new.x, info)
 
-    return jax.lax.scan(step, solver.init(model, threshold, start, key), jnp.arange(STEPS))[1]
+    return jax.lax.scan(step, solver.init(model, threshold, start, key), pace * jnp.arange(STEPS))[1]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -297,7 +322,7 @@ def test_iterates(name):
     logistic, solver, formula, options = METHODS[name]
     f = Numpy(logistic)
     threshold = sht.L0L1L2(L0, L1, keep=[KEPT]) if formula is penalised else sht.Sparsity(K, K, keep=[KEPT])
-    points, info = run(f.model, threshold.bind(f.model), solver, KEY, START)
+    points, info = run(f.model, threshold.bind(f.model), solver, KEY, START, options.get("pace", 1))
     dual = formula in (diht, sdiht)  # their start's residuals count, all of it
     previous, moved = START if dual or formula is penalised else top(START), {tuple(np.flatnonzero(top(START)))}
     for t, (x, told) in enumerate(formula(f, previous.copy(), KEY, **options)):

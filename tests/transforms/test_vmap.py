@@ -1,5 +1,7 @@
 """`vmap` (nested too) equals the loop, over everything traced; histories too."""
 
+import itertools
+
 import cases
 import chex
 import jax
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp.iteration import driver
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -50,6 +53,20 @@ def assert_same(lane, single):
     lane, single = visible(lane), visible(single)
     chex.assert_trees_all_equal_shapes_and_dtypes(lane, single)
     chex.assert_trees_all_close(lane, single, rtol=1e-9, atol=1e-11)
+
+
+def test_two_levels_of_lanes_are_one_where_no_matrix_is_repeated():
+    """A matrix that has an axis for both, or for neither, is not."""
+    leaf = np.arange(24).reshape(2, 3, 4)
+    for outer, inner in itertools.product([True, False], repeat=2):
+        given = leaf[(slice(None) if outer else 0, slice(None) if inner else 0)]
+        shape = (2 if outer else 1, 3 if inner else 1, 4)
+        expected = np.broadcast_to(given.reshape(shape), leaf.shape).reshape(6, 4) if outer or inner else given
+        np.testing.assert_array_equal(driver._flattened(jnp.asarray(given), (2, 3), (outer, inner)), expected)
+        for own, lanes in itertools.product((0, 1, 2), [0, 1]):  # and any number of levels before
+            task = np.zeros((1,) * (own + outer + inner + lanes)), np.zeros(2)
+            levels = [driver._Level(5, (bool(lanes), False)), driver._Level(3, (inner, False))]
+            assert driver._alike(levels, driver._Level(2, (outer, False)), task) == (own < 2 or outer == inner)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
