@@ -513,3 +513,9 @@ def test_what_is_proved_is_the_best_in_any_units_of_the_targets(unit):
     last = proof.history["upper"][-1], proof.history["lower"][-1]
     np.testing.assert_allclose(last, (proof.upper, proof.lower), rtol=1e-9)
     assert proof.support.idx.tolist() == [0] if proof.proved else proof.gap > 1e-4
+
+
+def test_as_many_leaves_at_once_as_memory_holds():
+    for p, most in itertools.product((1, 32, 128, 1024, 3000), (1, 8, 64, 1024)):
+        number, room = nodes.leaves_at_once(p, most), max(nodes.LEAF_NUMBERS // p**2, 1)
+        assert number & (number - 1) == 0 and number <= min(most, room) < 2 * number, (p, most)
