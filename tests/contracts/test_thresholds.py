@@ -148,6 +148,9 @@ def test_static_limits():
     for limit, blocks in ((None, (2, 4)), (3, (2, 3)), ({"a": 1, "b": 9}, (1, 4))):
         assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
     cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
+    extreme = Unscaled((3,), rescaled=True)
+    assert sht.L0L1L2(0.1).bind(extreme).k_max == 3
+    cases.refused(ValueError, "l1: columns of X are of an extreme size", lambda: sht.L0L1L2(0.1, 0.1).bind(extreme))
     few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
     assert sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((3,))).prices.tolist() == [0, 1, 1]
     kept = sht.L0L1L2(0.1, prices=[0.1, 2, 3], keep=[1]).bind(Unscaled((3,))).prices
