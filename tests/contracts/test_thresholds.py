@@ -236,3 +236,10 @@ def test_bounds_are_exact_where_units_are_the_same():
     bound = sht.Sparsity(2, lower=-0.3, upper=[0.7, 0.7, 0.7]).bind(InOwnUnits((3,)))
     assert bound.lower[::2].tolist() == [-0.3, -0.3] and bound.upper[::2].tolist() == [0.7, 0.7]
     assert 1.4 * (1 - 1e-15) < bound.upper[1] < 1.4 and -0.6 < bound.lower[1] < -0.6 * (1 - 1e-15)
+
+
+def test_matrices_are_asked_for():
+    for threshold in (sht.Rank(1), sht.RowSparsity(1)):
+        for objective in (Unscaled((4,)), sht.Precision(np.eye(4), 10)):  # whose matrices are symmetric
+            with pytest.raises(TypeError, match=f"{type(threshold).__name__} needs an objective over matrices"):
+                threshold.bind(objective)

@@ -125,18 +125,18 @@ def test_rules_are_the_bounds_that_they_come_from():
 
 def test_ranks_decide_by_what_another_choice_gains():
     """A feature inside takes the place of none, or of the best outside; one outside that of the worst inside."""
-    rng, p = np.random.default_rng(0), 20
-    G, fixed = rng.uniform(0, 3, p), Fixed(*(np.arange(p) == j for j in (0, 1)))
-    free = ~(fixed.zero | fixed.nonzero)
+    p, G = 20, np.random.default_rng(0).uniform(0, 3, 20)
 
     @cases.jit
-    def decide(member, k, upper):
+    def decide(free, member, k, upper):
+        fixed = Fixed(~free, jnp.zeros(p, bool))
         dual = SimpleNamespace(masks=lambda: fixed, slots=lambda: k, select=lambda _: (member, None))
         return rules._ranks(dual, SimpleNamespace(value=1.0, terms=jnp.asarray(G)), G, upper)
 
-    for k, gap in itertools.product((0, 1, 5, 17, 18, 20), (0.1, 1.0)):
+    for first, k, gap in itertools.product((0, 2), (0, 1, 5, 17, 18, 20), (0.1, 1.0)):
+        free = np.arange(p) >= first
         member = free & np.isin(np.arange(p), np.argsort(np.where(free, -G, 1))[:k])
-        zero, nonzero = decide(member, k, 1 + gap)
+        zero, nonzero = decide(free, member, k, 1 + gap)
         worst, best = np.min(G[member], initial=np.inf), np.max(G[free & ~member], initial=0)
         assert np.array_equal(zero, free & ~member & (worst - G > gap)), k
         assert np.array_equal(nonzero, member & (G - best > gap)), k
