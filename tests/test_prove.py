@@ -42,6 +42,8 @@ def proof(model):
 def test_no_gap_is_closed_to_rounding(model, proof):
     exact = sht.prove(model, sht.Sparsity(10), gap=0.0)
     assert exact.proved and exact.gap <= 1e-11 and exact.nodes > proof.nodes and 0 < proof.gap <= 1e-4 * (1 + 1e-9)
+    pairs = sht.prove(model, sht.Sparsity(2))
+    assert pairs.proved and (pairs.nodes, pairs.leaves) == (0, 1), "all of them are looked at together"
 
 
 def test_limits_leave_a_bound(model, proof, tmp_path, monkeypatch):
@@ -177,6 +179,9 @@ def test_an_interrupt_returns_what_is_known(model, proof, tmp_path):
     part = sht.prove(model, sht.Sparsity(10), progress=interrupt, checkpoint=tmp_path)
     assert not part.proved and 0 < part.nodes < proof.nodes and "it was interrupted" in part.statement
     assert signal.getsignal(signal.SIGINT) is before
+    with tree._interrupts() as asked:
+        signal.raise_signal(signal.SIGINT)
+        assert asked() and signal.getsignal(signal.SIGINT) is before, "a second time ends the program"
     rest = sht.prove(model, sht.Sparsity(10), checkpoint=tmp_path)
     assert rest.proved and rest.upper == pytest.approx(proof.upper, rel=1e-12)
 
@@ -311,6 +316,8 @@ def test_supports_that_could_be_better_are_fitted_and_the_best_is_offered():
     at = SimpleNamespace(claimed=1.05, trim=lambda: None, found={name: (name, *each) for name, each in found.items()})
     at._exactly = {"open": 1.06, "below": 1.01}.get
     tree.Tree.settle_collection(at)
+    at.exacts, at.problem = tree.MOST_EXACT - 1, SimpleNamespace(exact=lambda members: 0.5)
+    assert [tree.Tree._exactly(at, np.arange(2)) for _ in range(2)] == [0.5, None], "so many at most"
     assert {name: each[1:] for name, each in at.found.items()} == {
         "sure": (0.9, 1e-7),
         "below": (1.01, 0),
@@ -366,15 +373,23 @@ def test_the_time_of_eigenvalues_grows_with_the_cube_of_their_number(monkeypatch
         assert quadratic._eigen_seconds(np.zeros((p, p)), p) == (0 if p <= 256 else pytest.approx(2.5 * p**3)), p
 
 
-def test_progress_is_reported(model):
-    seen = []
-    sht.prove(model, sht.Sparsity(10), progress=lambda done, total: seen.append((done, total)))
-    assert seen and seen == sorted(seen) and {total for _, total in seen} == {0}
+def test_progress_is_reported(model, tmp_path, monkeypatch):
+    seen, kept = [], []
+    monkeypatch.setattr(prove.Checkpoint, "store", lambda *_: kept.append(len(seen)))
+    options = {"progress": lambda done, total: seen.append((done, total)), "checkpoint": tmp_path}
+    sht.prove(model, sht.Sparsity(10), **options)
+    assert len(seen) > 2 and seen == sorted(seen) and {total for _, total in seen} == {0}
+    assert kept == [len(seen)], "at the end"
+    monkeypatch.setattr(tree, "SAVE_EVERY", 0.0)
+    kept.clear(), seen.clear()
+    sht.prove(model, sht.Sparsity(10), **options)
+    assert kept == [*range(1, len(seen) + 1), len(seen)], "and every so many seconds"
 
 
 def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
     for kind, (n, p), stated in ((LeastSquares, (10**3, 10**6), 160e12), (Generalised, (10**4, 10**6), 50e10)):
         assert kind.memory(SimpleNamespace(y=np.zeros(n), n_coefficients=p)) == pytest.approx(stated, rel=0.02), kind
+    assert tree.Pool(40).row_bytes == 8 + 8 + 4 + 1 + 2 * 5 + 2 * 4 * 40
     wide = sht.LinearModel(np.random.default_rng(0).standard_normal((3, 200_000), dtype=np.float32), np.arange(3.0))
     with pytest.raises(ValueError, match=r"objective: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
         sht.prove(wide, sht.Sparsity(2))
@@ -495,4 +510,12 @@ def test_what_is_proved_is_the_best_in_any_units_of_the_targets(unit):
         start = SimpleNamespace(x=np.array([0, 0.1, 0]), intercept=0.0, support=np.array([1]))
         proof = sht.prove(model, sht.Sparsity(1), start, time_limit=20)
     assert proof.proved == proof.statement.startswith("Proved")
+    last = proof.history["upper"][-1], proof.history["lower"][-1]
+    np.testing.assert_allclose(last, (proof.upper, proof.lower), rtol=1e-9)
     assert proof.support.idx.tolist() == [0] if proof.proved else proof.gap > 1e-4
+
+
+def test_as_many_leaves_at_once_as_memory_holds():
+    for p, most in itertools.product((1, 32, 128, 1024, 3000), (1, 8, 64, 1024)):
+        number, room = nodes.leaves_at_once(p, most), max(nodes.LEAF_NUMBERS // p**2, 1)
+        assert number & (number - 1) == 0 and number <= min(most, room) < 2 * number, (p, most)

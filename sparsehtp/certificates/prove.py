@@ -201,8 +201,6 @@ def _check(
     reason = None if objective.quadratic else no_proof(objective)
     if reason is not None:
         raise (ValueError if reason.startswith("l2") else TypeError)(reason)
-    if np.ndim(threshold.k):
-        raise ValueError("k: a proof is about one k; ask for one after the other.")
     if not 0 <= gap < 1:
         raise ValueError(f"gap: must be from 0 to 1, got {gap}.")
     if collect is not None and not 1 <= collect < math.inf:

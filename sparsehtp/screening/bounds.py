@@ -105,7 +105,6 @@ def _lower_bound(objective: LinearModel, threshold: Sparsity | L0L1L2, upper: fl
         keep[np.asarray(threshold.keep)] = True
         if int(nonzero.sum()) == int(threshold.k):
             zero = ~(nonzero | keep)
-    nonzero &= ~keep
     decided = bool(np.all(zero | nonzero | keep))
     return Bounds(min(lower, float(best)), np.flatnonzero(zero), np.flatnonzero(nonzero), decided)
 

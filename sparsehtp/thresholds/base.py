@@ -100,7 +100,7 @@ class AbstractThreshold(eqx.Module):
         if not traced:
             return self, True
         fields = jax.tree.map(lambda count: jnp.maximum(count, self.fewest), fields)
-        return replace(self, **fields), jnp.min(jnp.stack([jnp.min(count) for count in traced])) >= self.fewest
+        return replace(self, **fields), jnp.min(jnp.stack(traced)) >= self.fewest
 
     @abc.abstractmethod
     def __call__(
@@ -324,13 +324,13 @@ def check_units(
             f"{name}: is one number for a solve, got shape {np.shape(k)}; use jax.vmap, or sht.solve_path."
         )
     available, k = units - n_keep, host(k) if is_concrete(k) else k
-    if is_concrete(k) and np.max(k) > available:
+    if is_concrete(k) and k > available:
         kept = f" beside {n_keep} always kept" if n_keep else ""
-        raise ValueError(f"{name}: is {int(np.max(k))}{kept}, but there are only {units} {what}; lower {name}.")
+        raise ValueError(f"{name}: is {int(k)}{kept}, but there are only {units} {what}; lower {name}.")
     if k_max is None:
         return default_k_max(k, available, least)
-    if is_concrete(k) and np.max(k) > k_max:
-        raise ValueError(f"k_max: is {k_max}, below {name} = {int(np.max(k))}; raise k_max.")
+    if is_concrete(k) and k > k_max:
+        raise ValueError(f"k_max: is {k_max}, below {name} = {int(k)}; raise k_max.")
     return min(k_max, available)
 
 

@@ -46,6 +46,7 @@ BAD = {
     "A asymmetric": ("A", lambda: sht.QuadraticForm([[1.0, 2.0], [0.0, 1.0]], np.ones(2))),
     "b shape": ("b", lambda: sht.QuadraticForm(np.eye(2), np.ones(3))),
     "k negative": ("k", lambda: sht.Sparsity(-1)),
+    "k negative among several": ("k", lambda: sht.Sparsity(np.array([1, -1]))),
     "k float": ("k", lambda: sht.Sparsity(2.5)),
     "k bool": ("k", lambda: sht.Sparsity(True)),
     "k numpy bool": ("k", lambda: sht.Sparsity(np.array(True))),

@@ -124,7 +124,10 @@ def test_other_solvers_keep_to_the_bounds(name):
 
 
 def test_elsewhere_zero_is_within_the_bounds():
-    cases.refused(ValueError, "lower: needs lower <= upper", lambda: sht.Sparsity(2, lower=0.3, upper=[0.2, 1.0]))
+    for lower in (0.3, [0.0, 1.1]):
+        cases.refused(
+            ValueError, "lower: needs lower <= upper", lambda low=lower: sht.Sparsity(2, lower=low, upper=[0.2, 1])
+        )
     for make in (
         lambda: sht.GroupSparsity([0, 1], 1, lower=0.1),
         lambda: sht.L0L1L2(0.1, lower=0.1),

@@ -144,12 +144,12 @@ def test_coordinates_of_a_plane(kind):
     # A linear F has a minimum on a small simplex too, and the curvature of what is not on it stays.
     small = la.Box(plane=kind(jnp.array([1.0, 0, 2, 0.5, 3]), jnp.asarray(1e-20))).around(jnp.asarray(z))
     assert np.isclose(small.curvature(jnp.asarray(A), small.slope(grad))[1, 1], A[1, 1], rtol=1e-12)
-    for normal in (np.ones(5), np.array([1.0, 0, 2, 0.5, 3]), np.zeros(5)):
+    for normal in (np.ones(5), np.array([1.0, 0, 2, 0.5, 3]) * (-1 if kind is la.SignedPlane else 1), np.zeros(5)):
         own, move, slope, curvature, filled, terms = map(np.asarray, all_of(normal, z, d))
         assert own.sum() == 5 - normal.any() and np.array_equal(move[own], d[own])
         found = normal @ move, *filled, slope[own] @ d[own], d[own] @ curvature[np.ix_(own, own)] @ d[own]
         np.testing.assert_allclose(found, [0, *(z + move), grad @ move, move @ A @ move], rtol=1e-12, atol=1e-14)
-        share = normal / max(normal[np.argmin(own)], 1e-9)
+        share = np.abs(normal) / max(np.abs(normal)[np.argmin(own)], 1e-9)
         np.testing.assert_allclose(terms[own], (grad**2 + share * grad[np.argmin(own)] ** 2)[own], rtol=1e-12)
 
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
+from sparsehtp._types import replace
 from sparsehtp.linalg import leading_triplets, low_rank
+from sparsehtp.thresholds.base import Unscaled
 
 SHAPES = [(7, 4), (4, 7), pytest.param((6, 1), marks=pytest.mark.slow)]
 
@@ -108,6 +110,19 @@ def test_tangents_are_an_orthogonal_projection():
     np.testing.assert_allclose(np.sum((g - along)[:24] * moves.ravel()), 0, atol=1e-12)
     left = np.asarray(along[:24]).reshape(6, 4)
     np.testing.assert_allclose((np.eye(6) - U @ U.T) @ left @ (np.eye(4) - V @ V.T), 0, atol=1e-12)
+
+
+def test_factors_differ_where_their_spaces_or_ranks_do():
+    threshold = sht.Rank(2, r_max=3).bind(Unscaled((5, 4)))
+    one = np.outer(np.arange(5.0), np.ones(4)).astype(np.float32)
+    two = one + np.outer([5, 1, 1, 0, 0], [1, -1, 1, -1]).astype(np.float32)
+    factors = cases.jit(lambda W, r: replace(threshold, r=r).factors(W))
+    a, b, c = factors(one, 2), factors(two, 2), factors(one, 1)
+    differs = cases.jit(lambda first, second: threshold.differs(first, second))
+    assert [bool(differs(*pair)) for pair in ((a, b), (b, a), (a, c))] == [True] * 3
+    assert not differs(a, a) and not differs(b, factors(-2 * two, 2))
+    assert [int(threshold.size(each)) for each in (a, c)] == [2, 1]
+    assert [bool(replace(threshold, r=np.int32(r)).overflow(jnp.zeros(20))) for r in (3, 4)] == [False, True]
 
 
 @pytest.mark.usefixtures("x64")

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 
 import sparsehtp as sht
 from sparsehtp.testing import check_threshold
+from sparsehtp.thresholds import AbstractUnitThreshold
 from sparsehtp.thresholds.base import Unscaled, next_power_of_two
 
 P = 6
@@ -147,6 +148,9 @@ def test_static_limits():
     for limit, blocks in ((None, (2, 4)), (3, (2, 3)), ({"a": 1, "b": 9}, (1, 4))):
         assert tuple(most for *_, most in sht.LeafSparsity(1, limit).bind(leaves).blocks) == blocks
     cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
+    extreme = Unscaled((3,), rescaled=True)
+    assert sht.L0L1L2(0.1).bind(extreme).k_max == 3
+    cases.refused(ValueError, "l1: columns of X are of an extreme size", lambda: sht.L0L1L2(0.1, 0.1).bind(extreme))
     few = sht.L0L1L2(0.1, k_max=1).bind(Unscaled((4,)))
     assert sht.L0L1L2(0.1, keep=[0]).bind(Unscaled((3,))).prices.tolist() == [0, 1, 1]
     kept = sht.L0L1L2(0.1, prices=[0.1, 2, 3], keep=[1]).bind(Unscaled((3,))).prices
@@ -166,6 +170,10 @@ def test_what_a_threshold_says_of_itself():
         words = "box|nonnegative|simplex|gaps", "^(?!.*(within|rank|off|l0))", "^sparsity(_keep)?$"
         sizes = 3 if "group" in name else 2 if "rows" in name else 1, objective.n_free, 0
         assert found == (*(bool(re.search(word, name)) for word in words), *sizes), name
+        if isinstance(bound, AbstractUnitThreshold):
+            x = jax.numpy.zeros(objective.n_coefficients + objective.n_free, objective.dtype).at[2].set(-1)
+            unit = GROUPS[2] if "group" in name else 1 if "rows" in name else 2
+            assert np.flatnonzero(bound.occupied(x)).tolist() == [unit], name
 
 
 def test_groups_and_prices_in_any_units():
@@ -215,3 +223,23 @@ def test_bounds_hold_in_original_units_whatever_is_rounded(dtype):
             for each in (bound.lower, bound.upper):
                 x = np.asarray(model.to_external(np.append(each, 0).astype(dtype))[0], float)[1:]
                 assert (lower[1:] <= x).all() and (x <= upper[1:]).all() and not np.isnan(each[0])
+
+
+class InOwnUnits(Unscaled):
+    """Three coefficients, of which the second counts in halves, and the last one has no unit."""
+
+    def internal_scale(self):
+        return np.array([1.0, 2.0, 0.0])
+
+
+def test_bounds_are_exact_where_units_are_the_same():
+    bound = sht.Sparsity(2, lower=-0.3, upper=[0.7, 0.7, 0.7]).bind(InOwnUnits((3,)))
+    assert bound.lower[::2].tolist() == [-0.3, -0.3] and bound.upper[::2].tolist() == [0.7, 0.7]
+    assert 1.4 * (1 - 1e-15) < bound.upper[1] < 1.4 and -0.6 < bound.lower[1] < -0.6 * (1 - 1e-15)
+
+
+def test_matrices_are_asked_for():
+    for threshold in (sht.Rank(1), sht.RowSparsity(1)):
+        for objective in (Unscaled((4,)), sht.Precision(np.eye(4), 10)):  # whose matrices are symmetric
+            with pytest.raises(TypeError, match=f"{type(threshold).__name__} needs an objective over matrices"):
+                threshold.bind(objective)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import sparsehtp as sht
-from sparsehtp.duality import dual_of
+from sparsehtp.duality import Fixed, dual_of
 from sparsehtp.duality.dual import best_shift
 from sparsehtp.losses import AbstractConjugateLoss
 from sparsehtp.solvers.dual_ascent import _same_sum
@@ -134,6 +134,38 @@ def test_samples_of_no_weight_move_no_sum(loss):
         new = project(rng.standard_normal(N), old, y, weights)
         assert np.isfinite(new).all()
         np.testing.assert_allclose(weights @ new, weights @ old, atol=1e-9 * weights.max())
+
+
+@pytest.mark.parametrize("priced", [False, True])
+def test_rounding_is_that_of_every_sum(priced):
+    """Transcribed: a sum's terms in ulp of their magnitudes, twice for what is exchanged; no row without weight."""
+    loss, threshold = sht.losses.Huber(3.0), sht.Sparsity(2, keep=KEPT)
+    if priced:
+        loss, threshold = sht.losses.Logistic(), sht.L0L1L2(1e-4, 1e-4)
+    X, y, weights, rng = problem(loss, 1)
+    omega, offset = np.where(np.arange(N) > 0, weights, 0) / weights[1:].sum(), None if priced else X[:, 0]
+    model = sht.LinearModel(X, y, loss, l2=0.5, sample_weight=omega, fit_intercept=not priced, offset=offset)
+    fixed = Fixed(*(jnp.arange(P) == j for j in (0, 1)))
+    dual, eps = dual_of(model, threshold, fixed), (N + 64) * np.finfo(float).eps
+    own, start = omega > 0, 0.3 * rng.standard_normal(N)
+
+    @cases.jit
+    def run(norms):  # at a point that is not balanced, and no number where there is no weight
+        point = dual.point(jnp.where(own, dual.project(start) + (0 if priced else 1e-12), 100))
+        return point, dual.rounding(point._replace(a=jnp.where(own, point.a, jnp.inf)), norms)
+
+    for unit in (0.0, 1e13):
+        norms = unit * rng.uniform(1, 2, P)
+        point, found = run(norms)
+        a = np.asarray(point.a)
+        of_loss, eta = (np.abs(f(a, y)[own]) for f in (loss.conjugate, loss.conjugate_derivative))
+        size = np.abs(y) + (1 if priced else np.abs(offset))
+        expected = eps * omega[own] @ (of_loss + np.abs(a[own]) * (size[own] + eta))
+        expected += 0 if priced else np.abs(omega[own] @ a[own]) * (omega[own] @ eta)
+        moved = eps * np.sqrt(omega[own] @ a[own] ** 2) * norms
+        each = (np.abs(point.tau) * moved + moved**2) / 0.5 + eps * np.abs(point.terms)
+        inside = (np.asarray(point.x[:P]) != 0) | fixed.nonzero
+        np.testing.assert_allclose(found, expected + each[inside].sum() + 2 * each[~fixed.zero].max(), rtol=1e-4)
 
 
 def test_a_start_that_is_too_far_out_is_none():

@@ -1,6 +1,7 @@
 """No coordinate of an optimum is ever screened out, none outside ever fixed in; bounds never claim too much."""
 
 import functools
+import itertools
 from types import SimpleNamespace
 
 import cases
@@ -122,6 +123,25 @@ def test_rules_are_the_bounds_that_they_come_from():
         assert np.array_equal(old.zero, sphere) and min(out.sum(), inn.sum(), sphere.sum()) > 3
 
 
+def test_ranks_decide_by_what_another_choice_gains():
+    """A feature inside takes the place of none, or of the best outside; one outside that of the worst inside."""
+    p, G = 20, np.random.default_rng(0).uniform(0, 3, 20)
+
+    @cases.jit
+    def decide(free, member, k, upper):
+        fixed = Fixed(~free, jnp.zeros(p, bool))
+        dual = SimpleNamespace(masks=lambda: fixed, slots=lambda: k, select=lambda _: (member, None))
+        return rules._ranks(dual, SimpleNamespace(value=1.0, terms=jnp.asarray(G)), G, upper)
+
+    for first, k, gap in itertools.product((0, 2), (0, 1, 5, 17, 18, 20), (0.1, 1.0)):
+        free = np.arange(p) >= first
+        member = free & np.isin(np.arange(p), np.argsort(np.where(free, -G, 1))[:k])
+        zero, nonzero = decide(free, member, k, 1 + gap)
+        worst, best = np.min(G[member], initial=np.inf), np.max(G[free & ~member], initial=0)
+        assert np.array_equal(zero, free & ~member & (worst - G > gap)), k
+        assert np.array_equal(nonzero, member & (G - best > gap)), k
+
+
 @functools.cache
 def solved(loss, intercept, solver):
     def run(X, y, weights, l0, l1, l2, prices):
@@ -201,6 +221,7 @@ def test_bounds_are_safe_and_at_least_the_dual_optimum(seeds, more):
             bounds = sht.lower_bound(model, threshold, best)
             dual = float(largest_dual(model, threshold))
             assert dual - 1e-6 * abs(dual) <= bounds.lower <= best * (1 + 1e-9)
+            assert sht.lower_bound(model, threshold, 20 * best).lower >= dual - 1e-6 * abs(dual), "of little data"
             for support in supports:
                 assert not support[bounds.zero].any() and support[bounds.nonzero].all()
             closed += best - bounds.lower <= 1e-6 * best

@@ -74,6 +74,45 @@ def test_least_squares_on_the_host_is_never_above_that_of_the_data(x64, seeds):
             assert abs(Fraction(value) - here) <= Fraction(1.5e-10) * here + Fraction(problem.zero) / 5, (seed, pair)
 
 
+@pytest.mark.parametrize(("far", "kind", "intercept"), [(3, "dense", False), (30, "csr", True), (0, "csr", True)])
+def test_what_least_squares_on_the_host_allows_for(x64, far, kind, intercept):
+    """Transcribed: sparse columns that are nearly centred are summed first; others lose their mean's last digit."""
+    rng, n, eps = np.random.default_rng(0), 40, np.finfo(float).eps
+    X = rng.standard_normal((n, 5)) * np.geomspace(0.1, 10, 5) * (1 if far else rng.random((n, 5)) < 0.5)
+    X, y, offset = X + far * np.geomspace(0.1, 10, 5), rng.standard_normal(n) + 2, rng.standard_normal(n)
+    weights, l2 = rng.uniform(0.5, 2, n) * (np.arange(n) > 2), 0.1
+    data = sparse.csr_array(X) if kind == "csr" else X
+    model = sht.LinearModel(data, y, l2=l2, sample_weight=weights, offset=offset, fit_intercept=intercept)
+    at, omega = LeastSquares(model, np.array([1]), 2, gap=1e-11), weights / weights.sum()
+    target = y - offset - intercept * omega @ (y - offset)
+    raw, energy = omega @ X**2, omega @ (X - intercept * omega @ X) ** 2
+    c0, of_targets, size = omega @ target**2 / 2, omega @ (y**2 + offset**2), 3
+    sums = (4096 + 37 / 4096 + 64 + 16 * size) * eps
+    lost = sums * raw / energy if (far, kind) == (0, "csr") else sums + 8 * eps * np.sqrt(raw / energy)
+    lost = lost * energy / (energy + l2)
+    of_sums = sums + 8 * eps * np.sqrt(of_targets / (2 * c0))
+    digits = 8 * (np.sqrt(37 + 5) + size)
+    for name, found, expected in (
+        ("diagonal", 1 - at._diagonal, 4 * size * (np.maximum(lost, sums * energy / (energy + l2)) ** 2 / sums + sums)),
+        ("c0", 1 - at.c0 / c0, 4 * (of_sums**2 / sums + sums)),
+        ("zero", [at.zero, at.null, at._sure], [1e-13 * c0, c0, 1e-12]),
+        ("noise", at.noise, 64 * eps**2 * (c0 + of_targets)),
+        ("grain", at._grain, eps * (digits + 2 * np.sqrt(raw / energy))),
+        ("grain of targets", at._target_grain, eps * (digits * np.sqrt(2 * c0) + 2 * np.sqrt(of_targets))),
+        ("copy", at._copy, 16 * eps * np.sqrt(raw / energy)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=name)
+    pairs = np.array(list(itertools.combinations(range(5), 2)))
+    A, t = at._data(pairs)
+    value, lower, x = at._least(A, t, pairs)
+    for row, pair in enumerate(pairs):
+        z, rest = np.linalg.lstsq(A[row], t, rcond=None)[0], np.sqrt(2 * value[row])
+        np.testing.assert_allclose(x[row], z, rtol=1e-9)
+        np.testing.assert_allclose(value[row], np.sum((t - A[row] @ z) ** 2) / 2, rtol=1e-9)
+        wrong = at._target_grain + at._grain[pair] @ np.abs(z)
+        np.testing.assert_allclose(value[row] - lower[row], wrong * rest - wrong**2 / 2, rtol=0.1)
+
+
 def quadratics(rng, p=6):
     """A nonnegative M, b and c0 in the units of a node: near copies, large and zero M, and features that are as good as
     each other; c0 little above what all features together take from it."""
@@ -150,7 +189,7 @@ def test_shares_of_a_relaxation_fill_the_places(x64):
     """z minimises sum_j v_j^2 / (2 z_j) + rho |v - a|^2 / 2 for the best v: what is inside has one slope."""
     rng, prox = np.random.default_rng(0), cases.jit(nodes._prox)
     a, (inn, out) = rng.standard_normal((40, 8)), np.zeros((2, 40, 8), bool)
-    s, rho, theta = rng.integers(1, 5, 40), rng.choice([1.0, 3.0, 30.0]), np.ones(40)
+    s, rho, theta = rng.integers(1, 5, 40), rng.choice([3.0, 30.0]), np.ones(40)
     inn[:, 0], out[20:, 1:3] = rng.random(40) < 0.5, True
     a[:5] *= 1e4
     for _ in range(4):  # each goes on from the last one's
@@ -183,7 +222,9 @@ def test_bounds_leave_features_that_are_as_good_open(double):
         assert Fraction(found.lower) <= best, seed
         assert not any(j in support for support in optima for j in found.zero.tolist()), seed
         assert all(j in support for support in optima for j in found.nonzero.tolist()), seed
-        decided += found.zero.size + found.nonzero.size
+        number = found.zero.size + found.nonzero.size
+        assert found.decided == (number == 4) and (found.decided or found.nonzero.size < k), seed
+        decided += number
     assert decided >= 48
 
 

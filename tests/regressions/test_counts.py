@@ -53,3 +53,12 @@ def test_a_traced_count_out_of_range_is_not_called_converged(objective, make, so
     # A negative count gives the answer of zero.
     np.testing.assert_array_equal(x[:2], np.broadcast_to(x[2], x[:2].shape))
     cases.refused(ValueError, "must be >= 0", lambda: make(-1))
+
+
+def test_each_of_several_counts_is_looked_at():
+    def counted(k):
+        threshold, sound = sht.LeafSparsity({"a": k, "b": k + 1, "c": 7}).counted()
+        return [*jax.tree.leaves(threshold.ks), sound]
+
+    for k, expected in ((-2, [0, 0, 7, False]), (-1, [0, 0, 7, False]), (0, [0, 1, 7, True])):
+        assert cases.jit(counted)(jnp.int32(k)) == expected
