@@ -148,6 +148,7 @@ def test_columns_of_zeros_at_the_end_are_left_out():
     X = np.array([[1.0, 0, 2, 0, 0], [0, 3, 1, 0, 0], [0, 0, 5, 0, 0]], np.float32)
     for make in (cases.DESIGNS[name] for name in ("dense", "dense_fortran", "csr")):
         chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
+        np.testing.assert_array_equal(make(X).subset(jnp.array([2, 0])).columns(jnp.arange(2)), X[:, [2, 0]])
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])

@@ -45,6 +45,15 @@ def test_laws(loss):
 
 
 @LOSSES
+def test_pieces_are_the_slopes_between_which_a_loss_is_quadratic(loss):
+    assert (loss.pieces is not None) == loss.location
+    if loss.location:
+        a, b, w = loss.pieces
+        r = np.linspace(-9, 9, 500)
+        np.testing.assert_allclose(loss.derivative(r, 0 * r), np.clip(r / w, -a, b), rtol=1e-12)
+
+
+@LOSSES
 def test_no_prediction_is_too_far(loss):
     """In single precision, of targets of zero too: infinite at most."""
     y = loss.draw_targets(ETA, rng)

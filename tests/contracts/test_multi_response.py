@@ -90,6 +90,8 @@ def test_matrices_with_given_columns(loss):
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
+    if objective.quadratic:  # else L has no curvature along equal intercepts, and any is given to it
+        np.testing.assert_allclose(cases.jit(lambda z: restricted.hess(z))(z), hessian, rtol=1e-6, atol=1e-7)
 
 
 def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():

@@ -9,7 +9,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.grids.cross_validation import decide, moments
+from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
 from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
@@ -85,6 +85,21 @@ def test_folds_of_rows_are_those_of_blocks_and_repeated_where_data_are_few():
     assert all(repeats_of(n, p) == (4 if n >= 4 * p and n * p <= 16384 else 1) for n, p in sizes)
 
 
+def test_folds_of_several_objectives_have_equal_shares_of_all_their_labels():
+    """Four times over; and which rows they hold does not depend on the rows' order."""
+    X, y = screening.data(labels=True)
+    other = np.where(np.argsort(np.argsort(100 * y + np.arange(40))) % 20 < 10, 1, -1).astype(np.float32)
+    order, kinds = np.random.default_rng(1).permutation(40), 2 * y + other
+
+    def held(rows):
+        both = [sht.LinearModel(X[rows], each[rows], sht.losses.Logistic()) for each in (y, other)]
+        return [rows[test] for _, test in shared_folds(5, both)]
+
+    first, again = held(np.arange(40)), held(order)
+    assert len(first) == 20 and all(np.unique(kinds[one], return_counts=True)[1].tolist() == 4 * [2] for one in first)
+    assert all(np.array_equal(np.sort(one), np.sort(same)) for one, same in zip(first, again, strict=True))
+
+
 def test_rows_without_weight_are_in_no_fold():
     """A number of folds splits the other rows as if there were none without, and other folds leave them out."""
     weights = (np.arange(50) % 5 > 0).astype(float)
@@ -151,6 +166,11 @@ def test_what_a_cross_validation_says_is_of_its_rows():
     cv = sht.results.CrossValidation(scores, fold_weight=np.ones(2), **rest)
     assert (cv.best, cv.k, cv.l2, cv.l0, cv.best_1se) == (2, 3, path.l2s[2], None, 4)
     np.testing.assert_allclose([cv.mean[2], cv.se[2]], [1.2, 0.2])
+    assert cv.strong_ridge == cv.table["strong_ridge_index"]
+    runs = [sht.results.Support(*np.random.default_rng(i).integers(0, 9, (2, 2, 6, 3))) for i in range(2)]
+    for part, *of_runs in zip(_stacked(runs), *runs, strict=True):
+        np.testing.assert_array_equal(part, [of_runs[0][0], of_runs[1][1]])
+    assert _stacked([runs[0], None]) is None
 
 
 @pytest.mark.parametrize(

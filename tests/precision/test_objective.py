@@ -45,6 +45,8 @@ def test_the_documented_formula_and_its_laws(standardize):
     x = objective.to_internal((A + A.T) / 2)
     matrix, intercept = map(np.asarray, objective.to_external(x))
     assert intercept == 0 and np.array_equal(matrix, matrix.T)
+    for part, expected in zip(objective.parts(x), (A[np.triu_indices(P, 1)], np.diag(A)), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-12)
     np.testing.assert_allclose(matrix, A, rtol=1e-12)
     found, gradient = objective.value_and_grad(x)
     np.testing.assert_allclose(found, value(A), rtol=1e-12)
