@@ -9,8 +9,9 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp.grids import grid as _grid
 from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
-from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
+from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, residuals, tied, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
@@ -159,6 +160,41 @@ def test_the_numbers_of_a_function_are_the_scores():
         sht.cross_validate(screening.model(), ks=[1], scoring=lambda *_: np.nan, **options)
 
 
+@pytest.mark.parametrize("events", [False, True])
+def test_what_is_asked_of_a_grid_and_what_becomes_of_its_fits(monkeypatch, events):
+    """Every fold is a row of weights, all data the last one; rows that are held out count, or their events."""
+    (X, y), rng, grids = screening.data(), np.random.default_rng(0), []
+    weights, event = rng.integers(0, 3, 40).astype(np.float32), rng.random(40) < 0.6
+    objective = sht.LinearModel(X, y, sample_weight=weights)
+    if events:
+        objective = sht.CoxModel(X, y, event, sample_weight=weights)
+    ids = np.arange(40) % 4 - 1
+    folds = [(np.flatnonzero(ids != each), np.flatnonzero(ids == each)) for each in (0, 1, 2, 1)]
+    fits = {name: rng.standard_normal((5, 2)) for name in ("intercept", "value", "result", "loss")}
+    support = sht.results.Support(rng.integers(0, 8, (5, 2, 4)), rng.random((5, 2, 4)) < 0.5)
+    fits |= {"support": support, "features": None, "coefficients": rng.standard_normal((5, 2, 4)), "score": None}
+    monkeypatch.setattr(_grid, "run", lambda grid, *rest: (grids.append((grid, rest)), _grid.Fits(**fits))[1])
+    options = {"memory": 5, "progress": False, "checkpoint": "here", "executor": "it", "key": jax.random.key(7)}
+    cv = sht.cross_validate(objective, ks=[1, 3], folds=folds, solver=SOLVER, **options)
+    ((grid, rest),) = grids
+    assert rest == (5, False, "here", "it") and grid.key is options["key"]
+    for part, own in zip(grid.weights, zip(*folds, strict=True), strict=True):
+        expected = [weights * np.isin(np.arange(40), rows) for rows in own]
+        np.testing.assert_array_equal(part, [*expected, weights])
+    held = [test[(weights[test] > 0) & (event[test] | (not events))] for _, test in folds]
+    np.testing.assert_allclose(cv.fold_weight, [weights[test].sum() for test in held])
+    number = sum(map(len, held))
+    assert cv.n_rows == number - len(held[1]) and np.isclose(cv.times, number / cv.n_rows)
+    np.testing.assert_array_equal([cv.scores, cv.results], [fits["loss"][:-1], fits["result"][:-1]])
+    np.testing.assert_array_equal([cv.path.loss, cv.path.value], [fits["loss"][-1], fits["value"][-1]])
+    np.testing.assert_array_equal(cv.support.idx, support.idx[:-1])
+    np.testing.assert_array_equal(cv.path.support.mask, support.mask[-1][:, :3])
+    np.testing.assert_allclose(cv.path.total_weight, weights @ (event | (not events)))
+    fits["score"] = rng.standard_normal((5, 2))
+    again = sht.cross_validate(objective, ks=[1, 3], folds=folds, solver=SOLVER)
+    np.testing.assert_array_equal(again.scores, fits["score"][:-1])
+
+
 def test_what_a_cross_validation_says_is_of_its_rows():
     path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER)
     scores = np.array([[3.0, 1.2, 1.0, 3.0, 1.3, 1.1], [3.0, 1.4, 1.4, 3.0, 1.5, 1.5]])  # of l2 = 0.01, then of 0.1
@@ -166,7 +202,22 @@ def test_what_a_cross_validation_says_is_of_its_rows():
     cv = sht.results.CrossValidation(scores, fold_weight=np.ones(2), **rest)
     assert (cv.best, cv.k, cv.l2, cv.l0, cv.best_1se) == (2, 3, path.l2s[2], None, 4)
     np.testing.assert_allclose([cv.mean[2], cv.se[2]], [1.2, 0.2])
-    assert cv.strong_ridge == cv.table["strong_ridge_index"]
+    for seed in range(30):
+        rng, patience = np.random.default_rng(seed), (0.25, 0.5, 0.5)[seed % 3]  # of 16, 32 and 64 rows with 8 features
+        support = sht.results.Support(
+            rng.permuted(np.tile(np.arange(8), (5, 6, 1)), axis=-1), rng.random((5, 6, 8)) < 0.5
+        )
+        rest |= {"n_rows": 16 << seed % 3, "support": support}
+        cv = sht.results.CrossValidation(rng.standard_normal((5, 6)), fold_weight=np.ones(5), **rest)
+        found = decide(cv.scores, np.ones(5), path.ks, path.l2s, 1.0, patience)
+        assert cv.strong_ridge == found["strong_ridge_index"]
+        row, level = seed % 6, np.flatnonzero(path.l2s == path.l2s[seed % 6])
+        more = cv.scores[:, level] - cv.scores[:, [level[np.argmin(cv.scores.mean(0)[level])]]]
+        good = more.mean(0) <= more.std(0) / 2
+        assert cv.as_good(row).tolist() == path.ks[level][good].tolist()
+        taken = [[u in idx[on] for u in range(8)] for idx, on in zip(*(part[:, row] for part in support), strict=True)]
+        np.testing.assert_allclose(cv.shares(row), np.mean(taken, 0))
+    assert sht.results.CrossValidation(np.full((5, 6), np.inf), fold_weight=np.ones(5), **rest).as_good(0).size == 1
     runs = [sht.results.Support(*np.random.default_rng(i).integers(0, 9, (2, 2, 6, 3))) for i in range(2)]
     for part, *of_runs in zip(_stacked(runs), *runs, strict=True):
         np.testing.assert_array_equal(part, [of_runs[0][0], of_runs[1][1]])
@@ -226,6 +277,27 @@ def test_scores_that_are_infinite_decide_nothing():
     for times in (1, 4):
         mean, se = moments(np.full((times, 2), [1.0, 3.0]), np.ones(times), times)
         assert mean.tolist() == [1, 3] and se.tolist() == [0, 0]
+
+
+def test_what_tells_rows_apart():
+    """Numbers, labels of any kind, or several responses, of rows with a weight; else there is nothing."""
+    labels, weights = np.array(["b", "a", "b", "c"]), np.array([1.0, 2, 0, 1])
+    np.testing.assert_allclose(residuals(labels, weights), weights * (np.array([1, 0, 1, 2]) - 0.75))
+    both = np.array([[1.0, 2], [3, 4], [0, 0], [2, 1]])
+    np.testing.assert_allclose(residuals(both, weights), weights * (np.array([5, 11, 0, 4]) - 31 / 4))
+    np.testing.assert_array_equal(residuals(labels, 0 * weights), np.zeros(4))
+    assert not tied(labels, weights) and tied(labels, weights + 1) and tied(both, weights)
+
+
+def test_repeats_are_other_folds_unless_every_row_is_one():
+    y, weights = np.arange(7.0) // 2, np.ones(7)
+    found = folds_of(3, y, weights, repeats=4, content=[np.zeros(7), np.arange(7.0)])
+    assert len({tuple(np.sort(test)) for _, test in found}) > 6 and len(found) == 12
+    assert sorted(len(test) for _, test in folds_of(7, y, weights, repeats=4)) == 7 * [1]
+    first, second = (folds_of(3, each, weights, content=[y]) for each in (y, np.stack([y, y], 1)))
+    assert all(np.array_equal(*tests) for (_, *tests) in ((0, a[1], b[1]) for a, b in zip(first, second, strict=True)))
+    with pytest.raises(ValueError, match="own: needs an integer"):
+        folds_of(True, y, weights, name="own")
 
 
 def test_rounding_orders_no_rows():

@@ -201,6 +201,14 @@ def test_predictions_need_all_features():
     path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
     with pytest.raises(ValueError, match="X: needs shape"):
         path.predict(np.ones((3, 2)))
+    X = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
+    spoilt = np.where(np.arange(8) == 7, np.nan, X)
+    for kind in (np.asarray, scipy.sparse.csr_array, np.ndarray.tolist):
+        for few in (path, dataclasses.replace(path, features=path.features._replace(mask=path.features.mask & False))):
+            expected = few.x @ X.T + few.intercept[:, None]
+            np.testing.assert_allclose(few.predict(kind(X)), expected, rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match="X: "):
+            path.predict(kind(spoilt))
 
 
 def test_progress_in_the_terminal(capsys, monkeypatch):

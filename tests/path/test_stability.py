@@ -55,7 +55,8 @@ def test_what_is_drawn_and_what_is_counted(monkeypatch):
     np.testing.assert_array_equal(grid.weights.score, grid.weights.fit)
     assert all(np.isin(groups, groups[one]).sum() == one.sum() == 12 for one in taken), "3 of 7 groups"
     assert not (taken[::2] & taken[1::2]).any() and len(np.unique(taken, axis=0)) == 6
-    assert not sht.stability_selection(model, n_resamples=3, sample_fraction=0.9, **options).in_pairs
+    assert not sht.stability_selection(model, n_resamples=1, sample_fraction=0.9, **options).in_pairs
+    assert sht.stability_selection(model, n_resamples=6, **options | {"groups": np.arange(40) % 2}).in_pairs
     with pytest.raises(ValueError, match="groups: all rows have one label"):
         sht.stability_selection(model, **options | {"groups": np.ones(40)})
 
