@@ -10,7 +10,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.columns import gather
-from sparsehtp.linalg import DAMPING
+from sparsehtp.linalg import DAMPING, POWER_STEPS
 from sparsehtp.objectives.custom_ends import _curves_upwards_in_rank
 from sparsehtp.results import RESULTS, Support
 from sparsehtp.testing import check_objective
@@ -395,6 +395,7 @@ def test_terms_of_a_sum_by_hand():
     for part, expected in zip(found, (slopes[i].mean(0), slopes, largest.max(), H[[0, 2]], np.diag(H)), strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-3 if np.ndim(part) == 0 else 1e-10)
     np.testing.assert_allclose(total.samples().mean_gradient(slopes), slopes.mean(0), rtol=1e-12)
+    assert total.smoothness_ifo == 5 * (1 + POWER_STEPS)  # a power iteration takes so many products
     assert np.array_equal(total.parts(x)[0], x) and total.parts(x)[1] == 0
 
 

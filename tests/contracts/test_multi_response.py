@@ -54,6 +54,7 @@ def test_value_and_units(loss):
     b = np.array([0.4, -0.2, 0.1]) * bool(objective.n_free)
     x = objective.to_internal(jnp.asarray(W), b)
     np.testing.assert_allclose(objective.value(x), formula(loss, W, b, **FULL), rtol=1e-12)
+    assert objective.alike == (C if objective.quadratic else 1) and objective.shift_invariant == (loss == "softmax")
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, W, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)

@@ -288,18 +288,18 @@ def test_what_a_choice_asks_for(runs, rule, number):
     (asked, path), objectives, criterion = runs, [screening.model(), screening.model(l2=0.3)][:number], rule == "bic"
     options = {"solver": screening.Screening(), "key": jax.random.key(3), "progress": False, "memory": 9}
     ending = {"max_steps": 7, "termination": None, "throw": False}
-    given = objectives if number == 2 else objectives[0]
+    given, folds = objectives if number == 2 else objectives[0], np.int64(4)
+    folds = [(np.arange(20), np.arange(20, 40))] if rule == "best" else folds
     samples = {"n_units": 20, "total_weight": 50.0}
     more = ending | {"samples": samples, "held": None if number == 1 else (17, 1.0), "checkpoint": "here"}
-    found = sht.choose(
-        given, ks=[1, 2, 3], l2s=[0.01, 0.1], rule=rule, folds=np.int64(4), scoring="own", **options, **more
-    )
+    found = sht.choose(given, ks=[1, 2, 3], l2s=[0.01, 0.1], rule=rule, folds=folds, scoring="own", **options, **more)
     refit = 0.1 if rule == "strong-ridge" else 1
     for i, (each, own) in enumerate(asked["paths" if criterion else "folds"]):
         assert each is objectives[i] and (own.pop("ks"), own.pop("l2s")) == ([1, 2, 3], [0.01, 0.1])
         assert str(own.pop("checkpoint")) == ("here" if number == 1 else f"here/{i}")
-        folds = None if criterion else own.pop("folds")
-        assert criterion or (folds == 4 if number == 1 else len(folds) == 16)
+        split = folds if criterion else own.pop("folds")
+        assert split is folds or (len(split) == 16 if number == 2 else split == folds)
+        assert rule != "best" or split is folds
         assert criterion or (own.pop("scoring"), own.pop("refit")) == ("own", refit)
         assert isinstance(own.pop("threshold"), sht.Sparsity) and own == options | {"l0s": None}
     own_path = dataclasses.replace(path, **samples)

@@ -386,6 +386,7 @@ def test_a_tilt_is_a_linear_function():
     for method, at in (("value", (z,)), ("grad", (z,)), ("hvp", (z, v)), ("hess", (z,))):
         np.testing.assert_allclose(getattr(found, method)(*at), getattr(moved, method)(*at), rtol=1e-12)
     assert found.quadratic and not found.kinked and found.mask.all()
+    np.testing.assert_allclose(base.scale(z), np.diag(A @ A.T)[[2, 0, 3, 1]])
 
 
 # --- margins -------------------------------------------------------------------------------------------------------
