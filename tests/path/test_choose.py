@@ -291,12 +291,13 @@ def test_what_a_choice_asks_for(runs, rule, number):
     given, folds = objectives if number == 2 else objectives[0], np.int64(4)
     folds = [(np.arange(20), np.arange(20, 40))] if rule == "best" else folds
     samples = {"n_units": 20, "total_weight": 50.0}
-    more = ending | {"samples": samples, "held": None if number == 1 else (17, 1.0), "checkpoint": "here"}
+    more = ending | {"samples": samples, "held": None if number == 1 else (17, 1.0)}
+    more["checkpoint"] = place = None if rule == "best" else "here"
     found = sht.choose(given, ks=[1, 2, 3], l2s=[0.01, 0.1], rule=rule, folds=folds, scoring="own", **options, **more)
     refit = 0.1 if rule == "strong-ridge" else 1
     for i, (each, own) in enumerate(asked["paths" if criterion else "folds"]):
         assert each is objectives[i] and (own.pop("ks"), own.pop("l2s")) == ([1, 2, 3], [0.01, 0.1])
-        assert str(own.pop("checkpoint")) == ("here" if number == 1 else f"here/{i}")
+        assert str(own.pop("checkpoint")) == str(place if number == 1 or place is None else f"here/{i}")
         split = folds if criterion else own.pop("folds")
         assert split is folds or (len(split) == 16 if number == 2 else split == folds)
         assert rule != "best" or split is folds

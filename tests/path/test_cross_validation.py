@@ -1,5 +1,6 @@
 """Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -207,9 +208,10 @@ def test_what_a_cross_validation_says_is_of_its_rows():
         support = sht.results.Support(
             rng.permuted(np.tile(np.arange(8), (5, 6, 1)), axis=-1), rng.random((5, 6, 8)) < 0.5
         )
-        rest |= {"n_rows": 16 << seed % 3, "support": support}
+        l2s = np.where(np.arange(8) < 4, 1, path.l2s[:, None]) if seed % 2 else path.l2s  # of each feature, too
+        rest |= {"n_rows": 16 << seed % 3, "support": support, "path": dataclasses.replace(path, l2s=l2s)}
         cv = sht.results.CrossValidation(rng.standard_normal((5, 6)), fold_weight=np.ones(5), **rest)
-        found = decide(cv.scores, np.ones(5), path.ks, path.l2s, 1.0, patience)
+        found = decide(cv.scores, np.ones(5), path.ks, l2s, 1.0, patience)
         assert cv.strong_ridge == found["strong_ridge_index"]
         row, level = seed % 6, np.flatnonzero(path.l2s == path.l2s[seed % 6])
         more = cv.scores[:, level] - cv.scores[:, [level[np.argmin(cv.scores.mean(0)[level])]]]

@@ -399,7 +399,7 @@ def test_moments_scales_and_shrinkage_by_hand():
         scale = np.sqrt(np.diag(S))
         np.testing.assert_allclose(found.S, S / np.outer(scale, scale) * (1 - 0.3 * off), rtol=1e-12)
         np.testing.assert_allclose(found.scale, scale, rtol=1e-12)
-        assert found.n == weights.sum() and found.shrinkage == 0.3
+        assert found.n == weights.sum() and found.shrinkage == 0.3 and np.array_equal(found.sample_weight, weights)
         held = found.scorer(jnp.asarray(r))
         np.testing.assert_allclose(held.S, moment(r, means(weights)) / np.outer(scale, scale), rtol=1e-12)
         np.testing.assert_allclose(found.scorer().S, S / np.outer(scale, scale), rtol=1e-12)
