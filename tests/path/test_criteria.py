@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import cases
 import numpy as np
@@ -13,7 +12,6 @@ from scipy import integrate, optimize
 import sparsehtp as sht
 from sparsehtp._types import replace
 from sparsehtp.grids import criteria
-from sparsehtp.grids.penalised_path import spreads
 
 KS = [3, 0, 1]
 
@@ -146,12 +144,6 @@ def test_a_dispersion_is_that_of_the_fits(name, x64):
         both = sht.MultiResponse(X, np.stack([y, y], 1), loss, sample_weight=weights, fit_intercept=True)
         rows = sht.solve_path(both, ks=[3], threshold=sht.RowSparsity(0), solver=sht.solvers.HTP())
         np.testing.assert_allclose(rows.dispersion, phi[1], rtol=1e-5)
-
-
-def test_spreads_are_about_each_point_and_above_the_best():
-    model = SimpleNamespace(excess=lambda x, best: (x - best, 10 * x))
-    more_loss, dispersion = spreads(model, lambda i: [3.0, 1.0, 2.0][i], np.array([np.nan, 5.0, 4.0]))
-    assert more_loss.tolist() == [1, -1, 0] and dispersion.tolist() == [30, 10, 20]
 
 
 def test_of_noise_nothing_is_chosen():
