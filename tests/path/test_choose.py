@@ -1,6 +1,7 @@
 """The choice of k and l2: the row that the rule names, the model there, and what the estimators make of it."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -143,6 +144,14 @@ def test_what_is_refitted_and_where():
     assert default_refit(hinge, "strong-ridge", L2S) == 1
     with pytest.raises(TypeError, match="refit: needs an objective with l2 and a loss with a second derivative"):
         sht.choose(hinge, ks=[1], l2s=L2S, refit=0.5)
+
+
+def test_a_choice_says_what_its_row_has():
+    for l0s, l0 in ((None, None), (np.array([0.3, 0.1]), 0.1)):
+        path = SimpleNamespace(ks=np.array([4, 7]), l2s=np.array([0.1, 0.2]), l0s=l0s)
+        for paths in (path, (path, None)):
+            found = _choose.Choice(None, None, paths, 1.0, 1, None, "best")
+            assert (found.k, found.l2, found.l0) == (7, 0.2, l0)
 
 
 def test_sizes_are_told_as_a_range_where_none_is_left_out():

@@ -211,6 +211,15 @@ def test_predictions_need_all_features():
             path.predict(kind(spoilt))
 
 
+def test_a_table_has_a_column_for_what_every_row_has_one_number_of():
+    path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
+    several, priced = {"l2s": np.ones((6, 8))}, {"l0s": np.arange(6.0)}
+    for more, names in (({}, "k l2 objective loss"), (several, "k objective loss"), (priced, "k l2 l0 objective loss")):
+        head, *lines = (line.split() for line in str(dataclasses.replace(path, **more)).splitlines())
+        assert head == names.split() and [line[0] for line in lines] == list("301301")
+        np.testing.assert_allclose([float(line[-1]) for line in lines], path.loss, rtol=1e-5)
+
+
 def test_progress_in_the_terminal(capsys, monkeypatch):
     sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening(), progress=True)
     assert "6/6" in capsys.readouterr().err
