@@ -1,5 +1,7 @@
 """Every design against NumPy, in any memory order and dtype."""
 
+from fractions import Fraction
+
 import cases
 import chex
 import jax
@@ -11,6 +13,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.columns import Columns, moments
+from sparsehtp.designs.dense import subtracts_exactly
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -126,6 +129,14 @@ def test_nonfinite_entries_are_seen(name):
     X[[2, 0, 5], [3, 0, 1]] = np.nan, np.inf, -np.inf
     found = np.isfinite(cases.DESIGNS[name](X).magnitudes())
     np.testing.assert_array_equal(found, np.isfinite(X).all(0))
+
+
+def test_a_difference_is_exact_where_undoing_it_gives_both_back():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-(2**24), 2**24, (2, 4000)) * 2.0 ** rng.integers(-9, 9, (2, 4000))).astype(np.float32)
+    exact = [Fraction(float(x)) - Fraction(float(y)) == Fraction(float(x - y)) for x, y in zip(a, b, strict=True)]
+    np.testing.assert_array_equal(subtracts_exactly(a, b, a - b), exact)
+    assert 0.1 < np.mean(exact) < 0.9
 
 
 @pytest.mark.usefixtures("x64")

@@ -10,6 +10,7 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp.grids import cross_validation as _cross_validation
 from sparsehtp.grids import grid as _grid
 from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
 from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, residuals, tied, weights_of
@@ -252,6 +253,54 @@ def test_what_a_cross_validation_says_is_of_its_rows():
 def test_bad_values(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         sht.cross_validate(screening.model(), ks=[1], solver=SOLVER, **options)
+
+
+def test_folds_that_see_data_of_their_own(monkeypatch):
+    """Each is its part of a run over all folds, whose path is that of all data."""
+    path, calls = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), []
+    cross_validate = sht.cross_validate  # before its name in the module is another's
+
+    def run(objective, **options):
+        calls.append((objective, options))
+        rng = np.random.default_rng(len(calls))
+        support = sht.results.Support(rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5)
+        kept = [rng.random((2, 6)), rng.random((2, 6)), np.ones(2), path, len(calls), 1.0]
+        return sht.results.CrossValidation(*kept, support if options["threshold"] is None else None)
+
+    monkeypatch.setattr(_cross_validation, "cross_validate", run)
+    folds = [(range(20), range(20, 40), lambda each: (each, 0)), (range(20, 40), range(20), lambda each: (each, 1))]
+    options = {"scoring": "error", "refit": 0.5, "progress": False, "l0s": None, "key": 3, "groups": "them"}
+    options |= {"memory": 5, "executor": "it", "ks": [1], "l2s": [0.1], "solver": SOLVER}
+    for threshold, place in ((None, "here"), (sht.Sparsity(0), None)):
+        calls.clear()
+        found = cross_validate("all", folds=folds, threshold=threshold, checkpoint=place, **options)
+        assert [each for each, _ in calls] == [("all", 0), ("all", 1), "all"] and found.n_rows == 3
+        told = [str(own.pop("checkpoint")) for _, own in calls]
+        assert told == (["here/0", "here/1", "here/all"] if place else ["None"] * 3)
+        pairs = [fold[:2] for fold in folds]
+        assert all(own == options | {"folds": pairs, "threshold": threshold} for _, own in calls)
+        for i, rng in enumerate(map(np.random.default_rng, (1, 2))):
+            idx, mask = rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5
+            np.testing.assert_array_equal(found.scores[i], rng.random((2, 6))[i])
+            np.testing.assert_array_equal(found.results[i], rng.random((2, 6))[i])
+            if threshold is None:
+                np.testing.assert_array_equal(found.support.idx[i], idx[i])
+                np.testing.assert_array_equal(found.support.mask[i], mask[i])
+        assert (found.support is None) == (threshold is not None)
+
+
+def test_what_folds_do_not_take():
+    prices, model = {"threshold": sht.L0L1L2(0.0)}, screening.model()
+    for options in ({"refit": 0.5}, {"checkpoint": "here"}, {"memory": 5}):
+        with pytest.raises(ValueError, match="refit, checkpoint, memory: a cross-validation over l0 has none"):
+            sht.cross_validate(model, **prices, **options)
+    with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
+        sht.cross_validate(model, **prices, folds=[(range(20), range(20, 40), lambda each: each)])
+    events = sht.CoxModel(*screening.data(), np.ones(40))
+    with pytest.raises(TypeError, match="scoring: CoxModel has no linear predictors"):
+        sht.cross_validate(events, ks=[1], scoring=lambda *_: 0.0, solver=SOLVER)
+    with pytest.raises(ValueError, match="scoring: must be None"):
+        sht.cross_validate(events, ks=[1], scoring="error", solver=SOLVER)
 
 
 def test_one_class_is_refused():
