@@ -1,5 +1,6 @@
 """Every design against NumPy, in any memory order and dtype."""
 
+import itertools
 from fractions import Fraction
 
 import cases
@@ -145,9 +146,9 @@ def test_centred_columns_and_what_was_subtracted_are_the_data():
     grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
     X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
     X[:, 3], X[weights == 0, 1], X[1, 2] = 5, 1e-9, 1e-30
-    facts = X.mean(0) + 5 * (np.arange(4) == 1), grain, np.arange(4) == 3, weights
-    for make in (cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]):
-        moved, shift = cases.jit(lambda design, *facts: design.centred(*facts))(make(X), *facts)
+    facts, centred = (grain, np.arange(4) == 3, weights), cases.jit(lambda design, *facts: design.centred(*facts))
+    for make, far in itertools.product((cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]), (5, 60)):  # either way
+        moved, shift = centred(make(X), X.mean(0) + far * (np.arange(4) == 1), *facts)
         Z, shift, live = np.asarray(moved.array.T if moved.by_feature else moved.array), np.asarray(shift), weights > 0
         np.testing.assert_array_equal((Z[:, :3] + shift[:3])[live], X[live, :3])
         assert shift[2] == 0 and not Z[:, 3].any() and np.array_equal(np.round(shift / grain), shift / grain)

@@ -182,6 +182,24 @@ def test_bad_types(options, sentence):
         sht.solve_path(**arguments)
 
 
+def test_sizes_by_default_are_those_that_data_allow():
+    rng, plain = np.random.default_rng(0), sht.Sparsity(0)
+    for n, p, keep, most in ((12, 30, [], 6), (100, 30, [], 20), (100, 9, [0, 4], 7), (1, 5, [], 0)):
+        model, threshold = sht.LinearModel(rng.standard_normal((n, p)), np.ones(n)), sht.Sparsity(0, keep=keep)
+        assert _grid.checked_ks(model, threshold, None).tolist() == list(range(most + 1))
+        available = p - len(keep)
+        assert _grid.checked_ks(model, threshold, available).tolist() == [available]
+        with pytest.raises(ValueError, match=f"ks: the largest is {available + 1}.*only {p} features; lower"):
+            _grid.checked_ks(model, threshold, [0, available + 1])
+    assert _grid.checked_ks(sht.QuadraticForm(np.eye(25), np.ones(25)), plain, None).tolist() == list(range(21))
+    assert _grid.checked_ks(model, sht.Simplex(1), None).tolist() == [1]
+    for ks in ([[1, 2]], [], [1.0], [1, -1]):
+        with pytest.raises(ValueError, match="ks: needs nonnegative integers"):
+            _grid.checked_ks(model, plain, ks)
+    with pytest.raises(ValueError, match="ks: Simplex needs at least 1, got 0"):
+        _grid.checked_ks(model, sht.Simplex(1), [2, 0])
+
+
 def test_quadratics_have_no_ridge_to_replace():
     with pytest.raises(TypeError, match="l2: QuadraticForm has none"):
         sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1], l2s=[0.1])
