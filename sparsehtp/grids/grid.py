@@ -383,7 +383,7 @@ def kept_of(
     entries = threshold.entries(x, support) if entries is None else entries
     w, intercept = objective.parts(x)
     n_free, p = objective.n_free, objective.n_coefficients
-    features = Support(jnp.minimum(entries.idx, p - 1), entries.mask & (entries.idx < p))
+    features = Support(jnp.minimum(entries.idx, p - 1), entries.mask)
     per_unit = entries.idx.shape[0] // max(support.idx.shape[0], 1)
     features = jax.tree.map(lambda a: a[n_free * per_unit :], features)
     return Fits(

@@ -149,9 +149,8 @@ class Path:
         if self.n_responses is not None:
             return np.stack([np.asarray(X @ w) + b for w, b in zip(self.x, self.intercept, strict=True)])
         used = np.unique(self.features.idx[self.features.mask])
-        # Padding points at features that need not be among them.
-        idx: Any = np.where(self.features.mask, np.searchsorted(used, self.features.idx), 0)
-        columns = _dense(Support(idx, self.features.mask), self.coefficients, max(used.size, 1))[:, : used.size]
+        idx: Any = np.searchsorted(used, self.features.idx)
+        columns = _dense(Support(idx, self.features.mask), self.coefficients, used.size)
         eta = np.asarray(X[:, used] @ columns.T).T
         return eta if self.intercept.ndim > 1 else eta + self.intercept[:, None]
 

@@ -10,7 +10,8 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.columns import gather
-from sparsehtp.linalg import DAMPING
+from sparsehtp.linalg import DAMPING, POWER_STEPS
+from sparsehtp.objectives.custom_ends import _curves_upwards_in_rank
 from sparsehtp.results import RESULTS, Support
 from sparsehtp.testing import check_objective
 
@@ -305,6 +306,28 @@ def test_under_a_rank_a_maximum_and_a_saddle_have_not_converged():
     assert full.result == RESULTS.converged
 
 
+def test_a_rank_that_is_not_used_up_has_room():
+    """For a direction of its own, along which F may curve downwards."""
+    for bend, values, mask, upwards in (
+        (-1.0, [1.0, 0], [True, True], False),
+        (-1.0, [1.0, 2], [True, True], True),
+        (-1.0, [1.0, 0], [True, False], True),
+        (1.0, [1.0, 0], [True, True], True),
+        (0.0, [1.0, 0], [True, True], True),
+    ):
+        objective = sht.Custom(lambda W, bend: bend * jnp.sum(W**2), bend, like=np.zeros((4, 3)))
+        factors = sht.results.Factors(jnp.ones((4, 2)), jnp.array(values), jnp.ones((3, 2)), jnp.array(mask))
+        assert _curves_upwards_in_rank(objective, jnp.ones(12), factors) == upwards, (bend, values, mask)
+
+
+def test_a_function_of_matrices_with_given_columns():
+    objective, rng = sht.Custom(several, X, TARGETS, 0.1, like=np.zeros((P, 3))), np.random.default_rng(3)
+    left, z = rng.standard_normal((P, 2)), rng.standard_normal(6)
+    part = objective.restrict_left(jnp.asarray(left), jnp.array([True, False]))
+    np.testing.assert_allclose(part.value(z), several(np.outer(left[:, 0], z[:3]), X, TARGETS, 0.1), rtol=1e-12)
+    assert part.mask.tolist() == 3 * [True] + 3 * [False]
+
+
 def test_a_pytree_is_no_matrix():
     for threshold in (sht.Rank(1), sht.RowSparsity(1)):
         cases.refused(TypeError, "threshold", lambda t=threshold: sht.solve(TREE, t))
@@ -352,6 +375,28 @@ def test_a_weighted_sum_is_the_written_model():
     other = total.reweighted(np.ones(N))
     np.testing.assert_allclose(other.value(POINT), sht.CustomSum(terms, (X, Y)).value(POINT), rtol=1e-12)
     cases.refused(TypeError, "l2: CustomSum has none", lambda: total.reweighted(l2=0.1))
+
+
+def test_terms_of_a_sum_by_hand():
+    """Slopes of single samples and their mean, the largest curvature at zero, and rows of the Hessian."""
+    rng = np.random.default_rng(8)
+    A, b, s, x = rng.standard_normal((5, 3)), rng.uniform(1, 2, 5), np.array([0, 1, 2, 0.5, 1]), rng.standard_normal(3)
+    total = sht.CustomSum(lambda x, row: (row[0] @ x - row[1]) ** 4 + jnp.sum(x**2), (A, b), sample_weight=s)
+    shares, r, i = 5 * s / s.sum(), A @ x - b, np.array([4, 0, 2])
+    slopes = shares[:, None] * (4 * r[:, None] ** 3 * A + 2 * x)
+    H, largest = (A.T * shares * 12 * r**2) @ A / 5 + 2 * np.eye(3), shares * (12 * b**2 * np.sum(A**2, 1) + 2)
+
+    @cases.jit
+    def facts(total, x, i):
+        one, all_of_them = total.sample_grad(x, i), total.samples().scores_at(x)
+        return one, all_of_them, total.sample_smoothness(), total.hessian_rows(x, i[1:]), total.curvatures(x)
+
+    found = facts(total, x, i)
+    for part, expected in zip(found, (slopes[i].mean(0), slopes, largest.max(), H[[0, 2]], np.diag(H)), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-3 if np.ndim(part) == 0 else 1e-10)
+    np.testing.assert_allclose(total.samples().mean_gradient(slopes), slopes.mean(0), rtol=1e-12)
+    assert total.smoothness_ifo == 5 * (1 + POWER_STEPS)  # a power iteration takes so many products
+    assert np.array_equal(total.parts(x)[0], x) and total.parts(x)[1] == 0
 
 
 def poisson(w, sample):

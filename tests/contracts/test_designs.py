@@ -1,5 +1,8 @@
 """Every design against NumPy, in any memory order and dtype."""
 
+import itertools
+from fractions import Fraction
+
 import cases
 import chex
 import jax
@@ -11,6 +14,7 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.columns import Columns, moments
+from sparsehtp.designs.dense import subtracts_exactly
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -128,15 +132,23 @@ def test_nonfinite_entries_are_seen(name):
     np.testing.assert_array_equal(found, np.isfinite(X).all(0))
 
 
+def test_a_difference_is_exact_where_undoing_it_gives_both_back():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-(2**24), 2**24, (2, 4000)) * 2.0 ** rng.integers(-9, 9, (2, 4000))).astype(np.float32)
+    exact = [Fraction(float(x)) - Fraction(float(y)) == Fraction(float(x - y)) for x, y in zip(a, b, strict=True)]
+    np.testing.assert_array_equal(subtracts_exactly(a, b, a - b), exact)
+    assert 0.1 < np.mean(exact) < 0.9
+
+
 @pytest.mark.usefixtures("x64")
 def test_centred_columns_and_what_was_subtracted_are_the_data():
     """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
     grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
     X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
     X[:, 3], X[weights == 0, 1], X[1, 2] = 5, 1e-9, 1e-30
-    facts = X.mean(0) + 5 * (np.arange(4) == 1), grain, np.arange(4) == 3, weights
-    for make in (cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]):
-        moved, shift = cases.jit(lambda design, *facts: design.centred(*facts))(make(X), *facts)
+    facts, centred = (grain, np.arange(4) == 3, weights), cases.jit(lambda design, *facts: design.centred(*facts))
+    for make, far in itertools.product((cases.DESIGNS["dense"], cases.DESIGNS["dense_fortran"]), (5, 60)):  # either way
+        moved, shift = centred(make(X), X.mean(0) + far * (np.arange(4) == 1), *facts)
         Z, shift, live = np.asarray(moved.array.T if moved.by_feature else moved.array), np.asarray(shift), weights > 0
         np.testing.assert_array_equal((Z[:, :3] + shift[:3])[live], X[live, :3])
         assert shift[2] == 0 and not Z[:, 3].any() and np.array_equal(np.round(shift / grain), shift / grain)
@@ -148,6 +160,7 @@ def test_columns_of_zeros_at_the_end_are_left_out():
     X = np.array([[1.0, 0, 2, 0, 0], [0, 3, 1, 0, 0], [0, 0, 5, 0, 0]], np.float32)
     for make in (cases.DESIGNS[name] for name in ("dense", "dense_fortran", "csr")):
         chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
+        np.testing.assert_array_equal(make(X).subset(jnp.array([2, 0])).columns(jnp.arange(2)), X[:, [2, 0]])
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])

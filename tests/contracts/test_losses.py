@@ -30,7 +30,13 @@ def test_value_is_the_one_in_the_table(loss):
     jax.eval_shape(lambda own: type(loss)(*own).check_targets(y), own)  # they may be traced
     if not loss.classification:
         drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
-        np.testing.assert_allclose(drawn.mean(), loss.mean(jnp.asarray(0.3)), atol=0.05)
+        np.testing.assert_allclose(drawn.mean(), m := loss.mean(jnp.asarray(0.3)), atol=0.05)
+        q, d = getattr(loss, "power", 2), getattr(loss, "dispersion", 0)
+        variance = 0.09 if loss.location else 0.5 * m**q if loss.free_dispersion and q != 1 else m + d * m**2
+        np.testing.assert_allclose(drawn.var(), variance, rtol=0.1)
+    else:
+        drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
+        np.testing.assert_allclose(np.mean(drawn > 0), 1 / (1 + np.exp(-1)), atol=0.02)
     if loss.kinked:  # a quadratic that touches the loss lies above it, of a loss of eta - y the least that does
         eta, y, other = ETA[:40], y[:40], np.linspace(-20, 20, 2001)[:, None]
         move, majorant = other - eta, np.asarray(loss.majorant(eta, y))
@@ -42,6 +48,21 @@ def test_value_is_the_one_in_the_table(loss):
 @pytest.mark.parametrize("loss", [*cases.LOSSES.values(), *cases.VECTOR_LOSSES.values()], ids=repr)
 def test_laws(loss):
     check_loss(loss)
+
+
+def test_drawn_classes_have_their_probabilities():
+    loss, eta = sht.losses.Softmax(3), np.array([[0.3, -0.2, 1.0]])
+    drawn = loss.draw_targets(np.tile(eta, (20_000, 1)), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(drawn) / 20_000, loss.mean(eta)[0], atol=0.02)
+
+
+@LOSSES
+def test_pieces_are_the_slopes_between_which_a_loss_is_quadratic(loss):
+    assert (loss.pieces is not None) == loss.location
+    if loss.location:
+        a, b, w = loss.pieces
+        r = np.linspace(-9, 9, 500)
+        np.testing.assert_allclose(loss.derivative(r, 0 * r), np.clip(r / w, -a, b), rtol=1e-12)
 
 
 @LOSSES

@@ -54,6 +54,7 @@ def test_value_and_units(loss):
     b = np.array([0.4, -0.2, 0.1]) * bool(objective.n_free)
     x = objective.to_internal(jnp.asarray(W), b)
     np.testing.assert_allclose(objective.value(x), formula(loss, W, b, **FULL), rtol=1e-12)
+    assert objective.alike == (C if objective.quadratic else 1) and objective.shift_invariant == (loss == "softmax")
     back, intercept = objective.to_external(x)
     np.testing.assert_allclose(back, W, rtol=1e-12)
     np.testing.assert_allclose(intercept, b, atol=1e-12)
@@ -90,6 +91,8 @@ def test_matrices_with_given_columns(loss):
     assert not fit.singular and np.linalg.norm(gradient(fit.z)) < 1e-8
     hessian = cases.central_difference(gradient, z)
     np.testing.assert_allclose(cases.jit(lambda z, v: restricted.hvp(z, v))(z, v), hessian @ v, rtol=1e-6, atol=1e-7)
+    if objective.quadratic:  # else L has no curvature along equal intercepts, and any is given to it
+        np.testing.assert_allclose(cases.jit(lambda z: restricted.hess(z))(z), hessian, rtol=1e-6, atol=1e-7)
 
 
 def test_terms_of_a_gradient_add_magnitudes_of_a_ridge_of_both_signs():

@@ -244,6 +244,14 @@ def test_quadratic_form_takes_the_same_iterates(solver):
     np.testing.assert_allclose(a.x, b.x, atol=1e-10)
 
 
+def test_what_an_objective_is_if_nothing_is_said():
+    form = sht.QuadraticForm(np.eye(2), np.ones(2))
+    assert form.smooth and not (form.sparse or form.rescaled or form.free_dispersion or form.copies_columns)
+    assert (form.counted, form.labels, form.pieces, form.loss_name) == ("rows", None, None, "QuadraticForm")
+    assert form.spread(jnp.ones(2), jnp.ones(2)) is None and form.scorer() is form.started(None) is form
+    cases.refused(NotImplementedError, "objective: the dispersion", lambda: form.excess(jnp.ones(2), jnp.ones(2)))
+
+
 def test_quadratic_form_is_the_documented_formula():
     form = sht.QuadraticForm.from_data(X, OFFSET, l2=0.1)
     x = np.random.default_rng(2).standard_normal(P)

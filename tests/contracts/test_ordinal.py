@@ -116,6 +116,29 @@ def test_two_classes_are_logistic_regression():
 
 
 # --- laws of the model -----------------------------------------------------------------------------------------------
+def test_models_around_a_point_are_those_of_its_hessian():
+    """With the thresholds minimised out; and what bounds the curvature of the likelihood adds the slopes to it."""
+    whole = model(**OPTIONS["all"])
+    x, idx = whole.to_internal(np.linspace(-0.5, 0.7, P), THRESHOLDS), jnp.array([3, 0])
+
+    @cases.jit
+    def facts(whole, x):
+        found, likelihood, eta = whole.normal_equations(x), whole.likelihood, whole.forward(x)
+        model = (found.rows(idx), found.diagonal, found.rhs, found.constant)
+        derivatives = whole.value(x), jax.grad(whole.value)(x), jax.hessian(whole.value)(x)
+        return model, derivatives, likelihood.majorant(eta), likelihood.terms(eta), jax.hessian(likelihood.value)(eta)
+
+    (rows, diagonal, rhs, constant), (value, slope, H), majorant, terms, own = jax.device_get(facts(whole, x))
+    w, follow = np.asarray(x)[:P], np.linalg.solve(H[P:, P:], np.column_stack([H[P:, :P], slope[P:]]))
+    A, left = H[:P, :P] - H[:P, P:] @ follow[:, :P], slope[:P] - H[:P, P:] @ follow[:, P]
+    np.testing.assert_allclose(rows, A[np.asarray(idx)], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(diagonal, np.diag(A), rtol=1e-9)
+    np.testing.assert_allclose(rhs, A @ w - left, rtol=1e-9, atol=1e-12)
+    least = value - slope[P:] @ follow[:, P] / 2 - left @ w + w @ A @ w / 2  # of the model at zero
+    np.testing.assert_allclose(constant, 2 * least, rtol=1e-9)
+    np.testing.assert_allclose(majorant, np.diag(own) + terms, rtol=1e-9, atol=1e-12)
+
+
 def test_a_column_that_differs_where_there_is_no_curvature_has_none():
     diagonal = cases.jit(lambda model, w: model.normal_equations(model.to_internal(w, THRESHOLDS)).diagonal)
     for seed in range(10):

@@ -586,6 +586,41 @@ def test_a_path_of_nothing_is_one_row(case):
     assert sht.cross_validate(objective, threshold=threshold, folds=3).scores.shape == (3, 1)
 
 
+def test_scores_over_l0_are_those_of_every_fold_level_and_price(monkeypatch):
+    class Fits(SimpleNamespace):
+        def rows(self, given, limit):
+            for price in given:
+                yield SimpleNamespace(x=(*self.model, price), found=SimpleNamespace(result=1000 * price))
+
+    def score(model, held, x, kind):
+        return held.sum() + 10 * x[0].sum() + 100 * np.sum(x[1]) + x[2] + 1000 * (kind == "error")
+
+    monkeypatch.setattr(penalised_path, "Chain", lambda model, *rest: Fits(model=model))
+    monkeypatch.setattr(penalised_path, "_score", score)
+    objective = SimpleNamespace(dtype=np.float64, reweighted=lambda weights, l2: (weights, l2))
+    (train, test), prices, seen = np.random.default_rng(0).integers(0, 9, (2, 3, 5)), np.array([0.3, 0.1, 0.2, 0.1]), []
+    for l2s in (np.array([1.0, 1, 2, 2]), np.array([[1.0, 2], [1, 2], [1, 3], [1, 3]])):
+        path = SimpleNamespace(l0s=prices, l2s=l2s)
+        for kind in (None, "error"):
+            rest = (None, kind, None, lambda *told: seen.append(told))
+            found, ended = penalised_path.penalised_scores(objective, None, path, train, test, *rest)
+            both = 100 * l2s.reshape(4, -1).sum(1) + prices + 1000 * (kind == "error")
+            np.testing.assert_allclose(found, (test.sum(1) + 10 * train.sum(1))[:, None] + both)
+            np.testing.assert_array_equal(ended, [[300, 100, 200, 100]] * 3)
+    assert {*seen} - {(0, 12)} == {(done, 12) for done in range(1, 13)}
+
+
+def test_what_a_row_pays():
+    """For features that are not zero, kept or free; where none is, no price is too large."""
+    for prices, cost, free in ((None, 2.0, [3]), ([0, 2, 3, 4, 5], 7.0, [0, 3])):
+        threshold = sht.L0L1L2(0.0, keep=[3], prices=prices)
+        chain = penalised_path.Chain(None, threshold, None, None)
+        for x, l0, paid in (([0.0, 2, 0, -1, 3], 0.5, cost), ([0.0, 0, 0, 1, 0], np.inf, 0.0)):
+            row = SimpleNamespace(l0=l0, found=SimpleNamespace(x=np.array(x), value=9.0))
+            assert chain.parts(row) == (9 - 0.5 * paid, paid)
+        assert penalised_path.free_of_charge(threshold).tolist() == free
+
+
 def test_prices_run_from_the_largest():
     np.testing.assert_array_equal(penalised_path._checked([0.02, 0.5, 0.1]), [0.5, 0.1, 0.02])
     cases.refused(ValueError, "l0s: needs finite numbers >= 0", lambda: penalised_path._checked([0.1, -1]))

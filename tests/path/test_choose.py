@@ -1,13 +1,16 @@
 """The choice of k and l2: the row that the rule names, the model there, and what the estimators make of it."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
+import screening
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
+from sparsehtp.grids import choose as _choose
 from sparsehtp.grids.choose import default_refit
 from sparsehtp.grids.cross_validation import decide, sizes_told
 
@@ -143,6 +146,14 @@ def test_what_is_refitted_and_where():
         sht.choose(hinge, ks=[1], l2s=L2S, refit=0.5)
 
 
+def test_a_choice_says_what_its_row_has():
+    for l0s, l0 in ((None, None), (np.array([0.3, 0.1]), 0.1)):
+        path = SimpleNamespace(ks=np.array([4, 7]), l2s=np.array([0.1, 0.2]), l0s=l0s)
+        for paths in (path, (path, None)):
+            found = _choose.Choice(None, None, paths, 1.0, 1, None, "best")
+            assert (found.k, found.l2, found.l0) == (7, 0.2, l0)
+
+
 def test_sizes_are_told_as_a_range_where_none_is_left_out():
     grid = np.tile([0, 1, 2, 3, 5, 8], 2)
     for sizes, told in (
@@ -249,6 +260,78 @@ def test_a_killed_choice_of_several_goes_on(tmp_path):
 def test_bad_values(objective, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         sht.choose(objective, **options)
+
+
+def scores(number):
+    return np.random.default_rng(number).standard_normal((5, 6))
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What a choice asks of its cross-validations, paths and last fits, none of which is computed."""
+    path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=[0.01, 0.1], solver=screening.Screening())
+    asked = {"folds": [], "paths": [], "fits": []}
+
+    def validate(objective, **options):
+        asked["folds"].append((objective, options))
+        support = sht.results.Support(np.zeros((5, 6, 3), int), np.ones((5, 6, 3), bool))
+        rest = {"path": path, "n_rows": 40, "times": 4.0, "support": support}
+        return sht.results.CrossValidation(scores(len(asked["folds"])), np.ones((5, 6)), np.ones(5), **rest)
+
+    monkeypatch.setattr(_choose, "cross_validate", validate)
+    monkeypatch.setattr(
+        _choose, "solve_path", lambda each, **options: (asked["paths"].append((each, options)), path)[1]
+    )
+
+    def fit(model, threshold, solver, start, part, **ending):
+        asked["fits"].append((model, threshold, solver, start, part, ending))
+        return "found", None if part is None else "again"
+
+    monkeypatch.setattr(_choose, "solve_and_refit", fit)
+    return asked, path
+
+
+@pytest.mark.parametrize("rule", ["best", "one_se", "strong-ridge", "bic"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_a_choice_asks_for(runs, rule, number):
+    (asked, path), objectives, criterion = runs, [screening.model(), screening.model(l2=0.3)][:number], rule == "bic"
+    options = {"solver": screening.Screening(), "key": jax.random.key(3), "progress": False, "memory": 9}
+    ending = {"max_steps": 7, "termination": None, "throw": False}
+    given, folds = objectives if number == 2 else objectives[0], np.int64(4)
+    folds = [(np.arange(20), np.arange(20, 40))] if rule == "best" else folds
+    samples = {"n_units": 20, "total_weight": 50.0}
+    more = ending | {"samples": samples, "held": None if number == 1 else (17, 1.0)}
+    more["checkpoint"] = place = None if rule == "best" else "here"
+    found = sht.choose(given, ks=[1, 2, 3], l2s=[0.01, 0.1], rule=rule, folds=folds, scoring="own", **options, **more)
+    refit = 0.1 if rule == "strong-ridge" else 1
+    for i, (each, own) in enumerate(asked["paths" if criterion else "folds"]):
+        assert each is objectives[i] and (own.pop("ks"), own.pop("l2s")) == ([1, 2, 3], [0.01, 0.1])
+        assert str(own.pop("checkpoint")) == str(place if number == 1 or place is None else f"here/{i}")
+        split = folds if criterion else own.pop("folds")
+        assert split is folds or (len(split) == 16 if number == 2 else split == folds)
+        assert rule != "best" or split is folds
+        assert criterion or (own.pop("scoring"), own.pop("refit")) == ("own", refit)
+        assert isinstance(own.pop("threshold"), sht.Sparsity) and own == options | {"l0s": None}
+    own_path = dataclasses.replace(path, **samples)
+    if criterion:
+        expected = number * sht.information_criterion(own_path, rule).values
+        np.testing.assert_allclose(found.scores.values, expected)
+        row = np.argmin(expected)
+    else:
+        np.testing.assert_allclose(found.scores.scores, np.mean([scores(1 + i) for i in range(number)], 0))
+        assert found.scores.support.idx.shape == (5, 6, 3 * number) and found.scores.path.n_units == 20
+        assert (found.scores.n_rows, found.scores.times) == ((40, 4.0), (17, 1.0))[number - 1]
+        name = {"best": "best", "one_se": "best_1se", "strong-ridge": "strong_ridge"}[rule]
+        row = getattr(found.scores, name)
+    assert (found.row, found.k, found.l2, found.l0) == (row, path.ks[row], path.l2s[row], None)
+    assert (found.refit, found.rule) == (refit, rule.replace("_", "-")) and len(asked["fits"]) == number
+    for each, (model, threshold, solver, start, part, last) in zip(objectives, asked["fits"], strict=True):
+        np.testing.assert_allclose(model.l2, path.l2s[row], rtol=1e-6)
+        assert threshold.k == path.ks[row] and model.y is each.y and solver is options["solver"]
+        np.testing.assert_array_equal(start.x, path.at(row).x)
+        assert last == ending | {"key": options["key"]} and (part is None if refit == 1 else np.isclose(part, 0.1))
+    solved = "found" if refit == 1 else "again"
+    assert (found.solution, found.selected) == ((solved, "found") if number == 1 else ((solved,) * 2, ("found",) * 2))
 
 
 def test_what_is_out_of_the_question_for_one_objective_is():

@@ -95,6 +95,25 @@ def test_a_scale_is_that_of_the_density_of_the_loss(name, x64):
         np.testing.assert_allclose(sht.information_criterion(path, "bic").values, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("a", "b", "w"), [(1.0, 1.0, 1.0), (0.3, 0.3, 1.0), (0.5, 0.5, 0.1), (0.8, 0.2, 0.5)])
+def test_a_profile_is_that_of_its_density(a, b, w):
+    """Of a loss with the curvature 1/w between slopes -a and b, by steps; the squared loss is one piece."""
+    r = np.sinh(np.linspace(-9, 9, 20_001))
+    slope = np.clip(r / w, -a, b)
+
+    def density(log_phi, mean):
+        return mean / np.exp(log_phi) + np.log(
+            integrate.trapezoid(np.exp(slope * (w * slope / 2 - r) / np.exp(log_phi)), r)
+        )
+
+    for mean in (0.01, 1.0, 30.0):
+        least = optimize.minimize_scalar(density, bounds=np.log([mean / 3, 5 * mean]), args=(mean,)).fun
+        np.testing.assert_allclose(criteria._profiled(mean, a, b, w), 2 * least - 1 - np.log(2 * np.pi), rtol=1e-5)
+        np.testing.assert_allclose(criteria._profiled(mean, np.inf, np.inf, 1.0), np.log(2 * mean), rtol=1e-7)
+    assert [criteria._profiled(each, a, b, w) for each in (0.0, -1.0, np.inf)] == [-np.inf, -np.inf, np.inf]
+    assert np.isnan(criteria._profiled(np.nan, a, b, w))
+
+
 @pytest.mark.parametrize("name", ["gamma", "tweedie", "tweedie_1", "tweedie_2"])
 def test_a_dispersion_is_that_of_the_fits(name, x64):
     """Integrals over three fits; with all targets twice the dispersion is the same."""
@@ -167,6 +186,26 @@ def test_kept_features_count_as_parameters_only():
     deviance = 40 * np.log(2 * path.loss.astype(float))
     expected = [math.log(40), 3 * math.log(40) + 2 * math.log(math.comb(7, 2))]
     np.testing.assert_allclose(values - deviance, expected, rtol=1e-6)
+
+
+def test_what_several_responses_and_pairs_count():
+    """Of each feature of softmax one coefficient less than there are classes, at most; of pairs half a deviance."""
+    path = sht.solve_path(screening.model(labels=True), ks=KS, solver=screening.Screening())
+    rng = np.random.default_rng(0)
+    idx, mask = rng.permuted(np.tile(np.arange(12), (3, 1)), axis=1)[:, :9], rng.random((3, 9)) < 0.8
+    features, fields = sht.results.Support(idx, mask), {"n_features": 12, "n_responses": 3}
+    counts = [[min(np.sum(i[on] // 3 == j), 2) for j in range(4)] for i, on in zip(idx, mask, strict=True)]
+    for invariant, d in ((True, np.sum(counts, 1)), (False, mask.sum(1))):
+        rows = dataclasses.replace(path, features=features, shift_invariant=invariant, **fields)
+        found = sht.information_criterion(rows, "aic").values
+        np.testing.assert_allclose(found, 80 * path.loss.astype(float) + 2 * d)
+    pairs = sht.information_criterion(dataclasses.replace(path, n_variables=4), "aic").values
+    np.testing.assert_allclose(pairs, 40 * path.loss.astype(float) + 2 * np.array(KS))
+    columns = dataclasses.replace(path, pieces=(0.5, 0.5, 0.1), **fields)
+    each = [criteria._profiled(loss / 3, 0.5, 0.5, 0.1) for loss in path.loss.astype(float)]
+    np.testing.assert_allclose(
+        sht.information_criterion(columns, "aic").values, 120 * np.array(each) + 2 * np.array(KS)
+    )
 
 
 def test_softmax_counts_what_it_determines():

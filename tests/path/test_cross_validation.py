@@ -1,5 +1,6 @@
 """Folds: scores by hand, no leak, every kind of splitter, the one-standard-error rule."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -9,8 +10,10 @@ import screening
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.grids.cross_validation import decide, moments
-from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, weights_of
+from sparsehtp.grids import cross_validation as _cross_validation
+from sparsehtp.grids import grid as _grid
+from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
+from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, residuals, tied, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
@@ -85,6 +88,21 @@ def test_folds_of_rows_are_those_of_blocks_and_repeated_where_data_are_few():
     assert all(repeats_of(n, p) == (4 if n >= 4 * p and n * p <= 16384 else 1) for n, p in sizes)
 
 
+def test_folds_of_several_objectives_have_equal_shares_of_all_their_labels():
+    """Four times over; and which rows they hold does not depend on the rows' order."""
+    X, y = screening.data(labels=True)
+    other = np.where(np.argsort(np.argsort(100 * y + np.arange(40))) % 20 < 10, 1, -1).astype(np.float32)
+    order, kinds = np.random.default_rng(1).permutation(40), 2 * y + other
+
+    def held(rows):
+        both = [sht.LinearModel(X[rows], each[rows], sht.losses.Logistic()) for each in (y, other)]
+        return [rows[test] for _, test in shared_folds(5, both)]
+
+    first, again = held(np.arange(40)), held(order)
+    assert len(first) == 20 and all(np.unique(kinds[one], return_counts=True)[1].tolist() == 4 * [2] for one in first)
+    assert all(np.array_equal(np.sort(one), np.sort(same)) for one, same in zip(first, again, strict=True))
+
+
 def test_rows_without_weight_are_in_no_fold():
     """A number of folds splits the other rows as if there were none without, and other folds leave them out."""
     weights = (np.arange(50) % 5 > 0).astype(float)
@@ -144,6 +162,41 @@ def test_the_numbers_of_a_function_are_the_scores():
         sht.cross_validate(screening.model(), ks=[1], scoring=lambda *_: np.nan, **options)
 
 
+@pytest.mark.parametrize("events", [False, True])
+def test_what_is_asked_of_a_grid_and_what_becomes_of_its_fits(monkeypatch, events):
+    """Every fold is a row of weights, all data the last one; rows that are held out count, or their events."""
+    (X, y), rng, grids = screening.data(), np.random.default_rng(0), []
+    weights, event = rng.integers(0, 3, 40).astype(np.float32), rng.random(40) < 0.6
+    objective = sht.LinearModel(X, y, sample_weight=weights)
+    if events:
+        objective = sht.CoxModel(X, y, event, sample_weight=weights)
+    ids = np.arange(40) % 4 - 1
+    folds = [(np.flatnonzero(ids != each), np.flatnonzero(ids == each)) for each in (0, 1, 2, 1)]
+    fits = {name: rng.standard_normal((5, 2)) for name in ("intercept", "value", "result", "loss")}
+    support = sht.results.Support(rng.integers(0, 8, (5, 2, 4)), rng.random((5, 2, 4)) < 0.5)
+    fits |= {"support": support, "features": None, "coefficients": rng.standard_normal((5, 2, 4)), "score": None}
+    monkeypatch.setattr(_grid, "run", lambda grid, *rest: (grids.append((grid, rest)), _grid.Fits(**fits))[1])
+    options = {"memory": 5, "progress": False, "checkpoint": "here", "executor": "it", "key": jax.random.key(7)}
+    cv = sht.cross_validate(objective, ks=[1, 3], folds=folds, solver=SOLVER, **options)
+    ((grid, rest),) = grids
+    assert rest == (5, False, "here", "it") and grid.key is options["key"]
+    for part, own in zip(grid.weights, zip(*folds, strict=True), strict=True):
+        expected = [weights * np.isin(np.arange(40), rows) for rows in own]
+        np.testing.assert_array_equal(part, [*expected, weights])
+    held = [test[(weights[test] > 0) & (event[test] | (not events))] for _, test in folds]
+    np.testing.assert_allclose(cv.fold_weight, [weights[test].sum() for test in held])
+    number = sum(map(len, held))
+    assert cv.n_rows == number - len(held[1]) and np.isclose(cv.times, number / cv.n_rows)
+    np.testing.assert_array_equal([cv.scores, cv.results], [fits["loss"][:-1], fits["result"][:-1]])
+    np.testing.assert_array_equal([cv.path.loss, cv.path.value], [fits["loss"][-1], fits["value"][-1]])
+    np.testing.assert_array_equal(cv.support.idx, support.idx[:-1])
+    np.testing.assert_array_equal(cv.path.support.mask, support.mask[-1][:, :3])
+    np.testing.assert_allclose(cv.path.total_weight, weights @ (event | (not events)))
+    fits["score"] = rng.standard_normal((5, 2))
+    again = sht.cross_validate(objective, ks=[1, 3], folds=folds, solver=SOLVER)
+    np.testing.assert_array_equal(again.scores, fits["score"][:-1])
+
+
 def test_what_a_cross_validation_says_is_of_its_rows():
     path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER)
     scores = np.array([[3.0, 1.2, 1.0, 3.0, 1.3, 1.1], [3.0, 1.4, 1.4, 3.0, 1.5, 1.5]])  # of l2 = 0.01, then of 0.1
@@ -151,6 +204,27 @@ def test_what_a_cross_validation_says_is_of_its_rows():
     cv = sht.results.CrossValidation(scores, fold_weight=np.ones(2), **rest)
     assert (cv.best, cv.k, cv.l2, cv.l0, cv.best_1se) == (2, 3, path.l2s[2], None, 4)
     np.testing.assert_allclose([cv.mean[2], cv.se[2]], [1.2, 0.2])
+    for seed in range(30):
+        rng, patience = np.random.default_rng(seed), (0.25, 0.5, 0.5)[seed % 3]  # of 16, 32 and 64 rows with 8 features
+        support = sht.results.Support(
+            rng.permuted(np.tile(np.arange(8), (5, 6, 1)), axis=-1), rng.random((5, 6, 8)) < 0.5
+        )
+        l2s = np.where(np.arange(8) < 4, 1, path.l2s[:, None]) if seed % 2 else path.l2s  # of each feature, too
+        rest |= {"n_rows": 16 << seed % 3, "support": support, "path": dataclasses.replace(path, l2s=l2s)}
+        cv = sht.results.CrossValidation(rng.standard_normal((5, 6)), fold_weight=np.ones(5), **rest)
+        found = decide(cv.scores, np.ones(5), path.ks, l2s, 1.0, patience)
+        assert cv.strong_ridge == found["strong_ridge_index"]
+        row, level = seed % 6, np.flatnonzero(path.l2s == path.l2s[seed % 6])
+        more = cv.scores[:, level] - cv.scores[:, [level[np.argmin(cv.scores.mean(0)[level])]]]
+        good = more.mean(0) <= more.std(0) / 2
+        assert cv.as_good(row).tolist() == path.ks[level][good].tolist()
+        taken = [[u in idx[on] for u in range(8)] for idx, on in zip(*(part[:, row] for part in support), strict=True)]
+        np.testing.assert_allclose(cv.shares(row), np.mean(taken, 0))
+    assert sht.results.CrossValidation(np.full((5, 6), np.inf), fold_weight=np.ones(5), **rest).as_good(0).size == 1
+    runs = [sht.results.Support(*np.random.default_rng(i).integers(0, 9, (2, 2, 6, 3))) for i in range(2)]
+    for part, *of_runs in zip(_stacked(runs), *runs, strict=True):
+        np.testing.assert_array_equal(part, [of_runs[0][0], of_runs[1][1]])
+    assert _stacked([runs[0], None]) is None
 
 
 @pytest.mark.parametrize(
@@ -181,6 +255,54 @@ def test_bad_values(options, sentence):
         sht.cross_validate(screening.model(), ks=[1], solver=SOLVER, **options)
 
 
+def test_folds_that_see_data_of_their_own(monkeypatch):
+    """Each is its part of a run over all folds, whose path is that of all data."""
+    path, calls = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), []
+    cross_validate = sht.cross_validate  # before its name in the module is another's
+
+    def run(objective, **options):
+        calls.append((objective, options))
+        rng = np.random.default_rng(len(calls))
+        support = sht.results.Support(rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5)
+        kept = [rng.random((2, 6)), rng.random((2, 6)), np.ones(2), path, len(calls), 1.0]
+        return sht.results.CrossValidation(*kept, support if options["threshold"] is None else None)
+
+    monkeypatch.setattr(_cross_validation, "cross_validate", run)
+    folds = [(range(20), range(20, 40), lambda each: (each, 0)), (range(20, 40), range(20), lambda each: (each, 1))]
+    options = {"scoring": "error", "refit": 0.5, "progress": False, "l0s": None, "key": 3, "groups": "them"}
+    options |= {"memory": 5, "executor": "it", "ks": [1], "l2s": [0.1], "solver": SOLVER}
+    for threshold, place in ((None, "here"), (sht.Sparsity(0), None)):
+        calls.clear()
+        found = cross_validate("all", folds=folds, threshold=threshold, checkpoint=place, **options)
+        assert [each for each, _ in calls] == [("all", 0), ("all", 1), "all"] and found.n_rows == 3
+        told = [str(own.pop("checkpoint")) for _, own in calls]
+        assert told == (["here/0", "here/1", "here/all"] if place else ["None"] * 3)
+        pairs = [fold[:2] for fold in folds]
+        assert all(own == options | {"folds": pairs, "threshold": threshold} for _, own in calls)
+        for i, rng in enumerate(map(np.random.default_rng, (1, 2))):
+            idx, mask = rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5
+            np.testing.assert_array_equal(found.scores[i], rng.random((2, 6))[i])
+            np.testing.assert_array_equal(found.results[i], rng.random((2, 6))[i])
+            if threshold is None:
+                np.testing.assert_array_equal(found.support.idx[i], idx[i])
+                np.testing.assert_array_equal(found.support.mask[i], mask[i])
+        assert (found.support is None) == (threshold is not None)
+
+
+def test_what_folds_do_not_take():
+    prices, model = {"threshold": sht.L0L1L2(0.0)}, screening.model()
+    for options in ({"refit": 0.5}, {"checkpoint": "here"}, {"memory": 5}):
+        with pytest.raises(ValueError, match="refit, checkpoint, memory: a cross-validation over l0 has none"):
+            sht.cross_validate(model, **prices, **options)
+    with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
+        sht.cross_validate(model, **prices, folds=[(range(20), range(20, 40), lambda each: each)])
+    events = sht.CoxModel(*screening.data(), np.ones(40))
+    with pytest.raises(TypeError, match="scoring: CoxModel has no linear predictors"):
+        sht.cross_validate(events, ks=[1], scoring=lambda *_: 0.0, solver=SOLVER)
+    with pytest.raises(ValueError, match="scoring: must be None"):
+        sht.cross_validate(events, ks=[1], scoring="error", solver=SOLVER)
+
+
 def test_one_class_is_refused():
     objective = screening.model(labels=True)
     positive = np.flatnonzero(np.asarray(objective.y) > 0)
@@ -206,6 +328,27 @@ def test_scores_that_are_infinite_decide_nothing():
     for times in (1, 4):
         mean, se = moments(np.full((times, 2), [1.0, 3.0]), np.ones(times), times)
         assert mean.tolist() == [1, 3] and se.tolist() == [0, 0]
+
+
+def test_what_tells_rows_apart():
+    """Numbers, labels of any kind, or several responses, of rows with a weight; else there is nothing."""
+    labels, weights = np.array(["b", "a", "b", "c"]), np.array([1.0, 2, 0, 1])
+    np.testing.assert_allclose(residuals(labels, weights), weights * (np.array([1, 0, 1, 2]) - 0.75))
+    both = np.array([[1.0, 2], [3, 4], [0, 0], [2, 1]])
+    np.testing.assert_allclose(residuals(both, weights), weights * (np.array([5, 11, 0, 4]) - 31 / 4))
+    np.testing.assert_array_equal(residuals(labels, 0 * weights), np.zeros(4))
+    assert not tied(labels, weights) and tied(labels, weights + 1) and tied(both, weights)
+
+
+def test_repeats_are_other_folds_unless_every_row_is_one():
+    y, weights = np.arange(7.0) // 2, np.ones(7)
+    found = folds_of(3, y, weights, repeats=4, content=[np.zeros(7), np.arange(7.0)])
+    assert len({tuple(np.sort(test)) for _, test in found}) > 6 and len(found) == 12
+    assert sorted(len(test) for _, test in folds_of(7, y, weights, repeats=4)) == 7 * [1]
+    first, second = (folds_of(3, each, weights, content=[y]) for each in (y, np.stack([y, y], 1)))
+    assert all(np.array_equal(*tests) for (_, *tests) in ((0, a[1], b[1]) for a, b in zip(first, second, strict=True)))
+    with pytest.raises(ValueError, match="own: needs an integer"):
+        folds_of(True, y, weights, name="own")
 
 
 def test_rounding_orders_no_rows():

@@ -182,6 +182,24 @@ def test_bad_types(options, sentence):
         sht.solve_path(**arguments)
 
 
+def test_sizes_by_default_are_those_that_data_allow():
+    rng, plain = np.random.default_rng(0), sht.Sparsity(0)
+    for n, p, keep, most in ((12, 30, [], 6), (100, 30, [], 20), (100, 9, [0, 4], 7), (1, 5, [], 0)):
+        model, threshold = sht.LinearModel(rng.standard_normal((n, p)), np.ones(n)), sht.Sparsity(0, keep=keep)
+        assert _grid.checked_ks(model, threshold, None).tolist() == list(range(most + 1))
+        available = p - len(keep)
+        assert _grid.checked_ks(model, threshold, available).tolist() == [available]
+        with pytest.raises(ValueError, match=f"ks: the largest is {available + 1}.*only {p} features; lower"):
+            _grid.checked_ks(model, threshold, [0, available + 1])
+    assert _grid.checked_ks(sht.QuadraticForm(np.eye(25), np.ones(25)), plain, None).tolist() == list(range(21))
+    assert _grid.checked_ks(model, sht.Simplex(1), None).tolist() == [1]
+    for ks in ([[1, 2]], [], [1.0], [1, -1]):
+        with pytest.raises(ValueError, match="ks: needs nonnegative integers"):
+            _grid.checked_ks(model, plain, ks)
+    with pytest.raises(ValueError, match="ks: Simplex needs at least 1, got 0"):
+        _grid.checked_ks(model, sht.Simplex(1), [2, 0])
+
+
 def test_quadratics_have_no_ridge_to_replace():
     with pytest.raises(TypeError, match="l2: QuadraticForm has none"):
         sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1], l2s=[0.1])
@@ -201,6 +219,23 @@ def test_predictions_need_all_features():
     path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
     with pytest.raises(ValueError, match="X: needs shape"):
         path.predict(np.ones((3, 2)))
+    X = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
+    spoilt = np.where(np.arange(8) == 7, np.nan, X)
+    for kind in (np.asarray, scipy.sparse.csr_array, np.ndarray.tolist):
+        for few in (path, dataclasses.replace(path, features=path.features._replace(mask=path.features.mask & False))):
+            expected = few.x @ X.T + few.intercept[:, None]
+            np.testing.assert_allclose(few.predict(kind(X)), expected, rtol=1e-5, atol=1e-5)
+        with pytest.raises(ValueError, match="X: "):
+            path.predict(kind(spoilt))
+
+
+def test_a_table_has_a_column_for_what_every_row_has_one_number_of():
+    path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
+    several, priced = {"l2s": np.ones((6, 8))}, {"l0s": np.arange(6.0)}
+    for more, names in (({}, "k l2 objective loss"), (several, "k objective loss"), (priced, "k l2 l0 objective loss")):
+        head, *lines = (line.split() for line in str(dataclasses.replace(path, **more)).splitlines())
+        assert head == names.split() and [line[0] for line in lines] == list("301301")
+        np.testing.assert_allclose([float(line[-1]) for line in lines], path.loss, rtol=1e-5)
 
 
 def test_progress_in_the_terminal(capsys, monkeypatch):

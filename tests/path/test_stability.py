@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -33,6 +34,31 @@ def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
     np.testing.assert_allclose(stability.probabilities.sum(1), [1, 3])
     assert (drawn[0][::2] ^ drawn[0][1::2])[:, 5:].all()  # complementary pairs
     np.testing.assert_array_equal(stability.selected(0.6), counts >= 6)
+
+
+def test_what_is_drawn_and_what_is_counted(monkeypatch):
+    """Rows of a group go together, in halves that share none; a unit counts once for a size that has it."""
+    rng, grids = np.random.default_rng(0), []
+    idx, mask = rng.permuted(np.tile(np.arange(8), (6, 2, 1)), axis=-1)[..., :3], rng.random((6, 2, 3)) < 0.7
+    fits = SimpleNamespace(support=sht.results.Support(idx, mask))
+    monkeypatch.setattr(_stability._grid, "run", lambda grid, *rest: (grids.append((grid, rest)), fits)[1])
+    groups = np.repeat(np.arange(10)[::-1], 4)
+    weights = np.where(groups < 3, 0, np.linspace(1, 2, 40)).astype(np.float32)
+    model, options = screening.model(sample_weight=weights), {"ks": [1, 3], "groups": groups, "solver": SOLVER}
+    found = sht.stability_selection(model, n_resamples=6, memory=5, progress=False, checkpoint="here", **options)
+    counts = [[sum(u in idx[r, j][mask[r, j]] for r in range(6)) for u in range(8)] for j in range(2)]
+    np.testing.assert_allclose(found.probabilities, np.array(counts) / 6)
+    assert (found.ks.tolist(), found.n_resamples, found.in_pairs, found.n_kept) == ([1, 3], 6, True, 0)
+    (grid, rest), taken = grids[0], np.asarray(grids[0][0].weights.fit) > 0
+    assert rest == (5, False, "here", None)
+    np.testing.assert_array_equal(grid.weights.fit, np.where(taken, weights, 0))
+    np.testing.assert_array_equal(grid.weights.score, grid.weights.fit)
+    assert all(np.isin(groups, groups[one]).sum() == one.sum() == 12 for one in taken), "3 of 7 groups"
+    assert not (taken[::2] & taken[1::2]).any() and len(np.unique(taken, axis=0)) == 6
+    assert not sht.stability_selection(model, n_resamples=1, sample_fraction=0.9, **options).in_pairs
+    assert sht.stability_selection(model, n_resamples=6, **options | {"groups": np.arange(40) % 2}).in_pairs
+    with pytest.raises(ValueError, match="groups: all rows have one label"):
+        sht.stability_selection(model, **options | {"groups": np.ones(40)})
 
 
 def test_pairs_of_less_than_half_are_disjoint():

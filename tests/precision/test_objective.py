@@ -45,9 +45,12 @@ def test_the_documented_formula_and_its_laws(standardize):
     x = objective.to_internal((A + A.T) / 2)
     matrix, intercept = map(np.asarray, objective.to_external(x))
     assert intercept == 0 and np.array_equal(matrix, matrix.T)
+    for part, expected in zip(objective.parts(x), (A[np.triu_indices(P, 1)], np.diag(A)), strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-12)
     np.testing.assert_allclose(matrix, A, rtol=1e-12)
     found, gradient = objective.value_and_grad(x)
     np.testing.assert_allclose(found, value(A), rtol=1e-12)
+    np.testing.assert_allclose(objective.lipschitz(), np.trace(objective.S) ** 2, rtol=1e-12)
     if not standardize:
         np.testing.assert_allclose(np.linalg.norm(matrix), np.linalg.norm(x), rtol=1e-12)
         gradient = objective.to_external(gradient)[0]
@@ -376,6 +379,42 @@ def test_weights_labels_and_held_out_values():
     weights = jnp.where(jnp.arange(40) < 20, 1.0, 0)
     flat = jax.grad(lambda weights: still.reweighted(weights).origin().sum())(weights)  # a column without variance
     assert np.isfinite(flat).all()
+
+
+def test_moments_scales_and_shrinkage_by_hand():
+    """Within classes, under weights and others; held-out rows are about the means and in the scale of the fit."""
+    rng, labels, off = np.random.default_rng(4), np.array(list("abacb") * 2), 1 - np.eye(3)
+    Z, s, t, r = rng.standard_normal((10, 3)) + 2, rng.integers(0, 3, 10) * 1.0, np.arange(10.0), rng.random(10)
+
+    def means(s):
+        return np.stack([np.average(Z[labels == each], 0, s[labels == each]) for each in labels])
+
+    def moment(s, centre):
+        return (Z - centre).T @ ((s / s.sum())[:, None] * (Z - centre))
+
+    options = {"labels": labels, "standardize": True, "shrinkage": 0.3}
+    model = sht.Precision.from_data(Z, s, **options)
+    for weights, found in ((s, model), (t, model.reweighted(t))):
+        S = moment(weights, means(weights))
+        scale = np.sqrt(np.diag(S))
+        np.testing.assert_allclose(found.S, S / np.outer(scale, scale) * (1 - 0.3 * off), rtol=1e-12)
+        np.testing.assert_allclose(found.scale, scale, rtol=1e-12)
+        assert found.n == weights.sum() and found.shrinkage == 0.3 and np.array_equal(found.sample_weight, weights)
+        held = found.scorer(jnp.asarray(r))
+        np.testing.assert_allclose(held.S, moment(r, means(weights)) / np.outer(scale, scale), rtol=1e-12)
+        np.testing.assert_allclose(found.scorer().S, S / np.outer(scale, scale), rtol=1e-12)
+        assert held.shrinkage == found.scorer().shrinkage == 0
+    small = sht.Precision.from_data(Z, 1e-2 * r, assume_centered=True, shrinkage="oas")
+    S, n = moment(r, 0), 1e-2 * r.sum()
+    power = np.mean((S / np.sqrt(np.outer(np.diag(S), np.diag(S)))) ** 2)
+    part = min((power + 1) / ((max(n, 2) + 1) * (power - 1 / 3)), 0.9)
+    np.testing.assert_allclose(small.shrinkage, part, rtol=1e-12)
+    np.testing.assert_allclose(small.S, S * (1 - part * off), rtol=1e-12)
+    np.testing.assert_allclose(small.n, n, rtol=1e-12)
+    many = sht.Precision.from_data(Z, 50 * r, shrinkage="oas").reweighted(30 * r)
+    S = moment(r, np.average(Z, 0, r))
+    power = np.mean((S / np.sqrt(np.outer(np.diag(S), np.diag(S)))) ** 2)
+    np.testing.assert_allclose(many.shrinkage, (power + 1) / ((30 * r.sum() + 1) * (power - 1 / 3)), rtol=1e-12)
 
 
 def test_a_variable_that_differs_by_rounding_is_constant():

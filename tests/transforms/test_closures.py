@@ -13,7 +13,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.io.checkpoint import fingerprint
-from sparsehtp.objectives.captured import of_tree
+from sparsehtp.objectives.captured import of_closure, of_tree
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 6))
@@ -77,6 +77,19 @@ def test_a_closure_has_derivatives(x64):
     value, slope = jax.jit(jax.vmap(jax.value_and_grad(entry)))(jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(slope, value[0], rtol=1e-6)
     np.testing.assert_allclose(value[1], 2 * value[0], rtol=1e-6)
+
+
+def test_a_closure_with_other_values_is_that_of_them():
+    held = jnp.arange(3.0)
+
+    @jax.jit
+    def found(a):
+        closed, values = of_closure(lambda x, y: {"v": a * x + held, "w": y}, jnp.ones(3), jnp.ones(()))
+        others = [10 * value if isinstance(value, jax.core.Tracer) else value for value in values]
+        return closed.with_arrays(others)(jnp.arange(3.0), jnp.float32(7))
+
+    np.testing.assert_array_equal(found(2.0)["v"], 21 * np.arange(3))
+    assert found(2.0)["w"] == 7 and of_closure(lambda x: x + held, jnp.ones(3)) is None
 
 
 def test_new_values_of_a_module_compile_nothing(x64):

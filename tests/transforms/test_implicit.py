@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparsehtp as sht
-from sparsehtp.derivatives.implicit import _linear_solve, equations
+from sparsehtp.derivatives.implicit import Tilted, _linear_solve, equations
 from sparsehtp.derivatives.margin import support_margin
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -349,6 +349,44 @@ def test_the_chart_of_matrices_of_a_rank():
     slope = (lift(start + STEP * np.append(Z, free)) - lift(start - STEP * np.append(Z, free))) / (2 * STEP)
     np.testing.assert_allclose(slope[:12].reshape(4, 3), along, rtol=1e-6)
     np.testing.assert_allclose(slope[12:], free, rtol=1e-6)
+
+
+def test_equations_of_a_rank_are_those_of_the_lifted_function():
+    """Its Jacobian on the tangent space, and the identity across it, where the chart is constant."""
+    rng = np.random.default_rng(2)
+    objective = sht.MultiResponse(rng.standard_normal((9, 4)), rng.standard_normal((9, 3)), l2=0.1)
+    W, (v, b) = rng.standard_normal((4, 2)) @ rng.standard_normal((2, 3)), rng.standard_normal((2, 12))
+    here = equations(sht.Rank(2, r_max=2).bind(objective), objective, jnp.asarray(W.ravel()), None)
+
+    @cases.jit
+    def facts(here, z, v, b):
+        slope, H_v = jax.jvp(jax.grad(lambda z: objective.value(here.lift(z))), (z,), (v,))
+        solved = here.inverse(z, here.mask)(b)
+        return here.value(z), here.residual(z), slope, here.product(z, v), H_v, here.hessian_product(z)(solved)
+
+    value, residual, slope, product, H_v, again = jax.device_get(facts(here, here.point(here.x), v, b))
+    left, _, right = np.linalg.svd(W)
+    across = left[:, 2:] @ left[:, 2:].T @ v.reshape(4, 3) @ right[2:].T @ right[2:]
+    np.testing.assert_allclose(value, objective.value(here.x), rtol=1e-12)
+    np.testing.assert_allclose(residual, slope, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(product, H_v + across.ravel(), rtol=1e-9)
+    np.testing.assert_allclose(again, b, atol=1e-6)
+    np.testing.assert_array_equal(here.scale(here.x), np.ones(12))
+
+
+def test_a_tilt_is_a_linear_function():
+    rng = np.random.default_rng(1)
+    A, (b, tilt, z, v) = rng.standard_normal((4, 4)), rng.standard_normal((4, 4))
+    support = sht.results.Support(jnp.array([2, 0, 3, 1]), jnp.ones(4, bool))
+    base = sht.QuadraticForm(A @ A.T, b, 0.3).restrict(support)
+    found, moved = (
+        Tilted(base, jnp.asarray(tilt)),
+        sht.QuadraticForm(A @ A.T, b - tilt[[1, 3, 0, 2]], 0.3).restrict(support),
+    )
+    for method, at in (("value", (z,)), ("grad", (z,)), ("hvp", (z, v)), ("hess", (z,))):
+        np.testing.assert_allclose(getattr(found, method)(*at), getattr(moved, method)(*at), rtol=1e-12)
+    assert found.quadratic and not found.kinked and found.mask.all()
+    np.testing.assert_allclose(base.scale(z), np.diag(A @ A.T)[[2, 0, 3, 1]])
 
 
 # --- margins -------------------------------------------------------------------------------------------------------
