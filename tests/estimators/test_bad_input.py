@@ -25,7 +25,7 @@ ESTIMATORS = [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)]
 
 
 PARAMETERS = {
-    "k": [-1, 4, 2.5, "3", True, None, "gcv"],
+    "k": [-1, 4, 2.5, "3", True, None, "gcv", np.array(2)],
     "cv": [
         1,
         "many",
@@ -42,7 +42,7 @@ PARAMETERS = {
     "max_iter": [0, 1.5],
     "tol": [0.0, "small"],
     "groups": [[0, 1]],
-    "keep": [[3], [0, 0], [0.5], [True, False], ["age"]],
+    "keep": [[3], [-1], [0, 0], [0.5], [True, False], ["age"]],
     "rule": ["two_se"],
     "scoring": ["accuracy?", 3],
 }
@@ -107,6 +107,7 @@ COX, ORDINAL = sht.SparseCox(2, solver="htp"), sht.SparseOrdinal(2, solver="htp"
 REFUSALS = [
     (R(), np.where(Y > 0, "a", "b"), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
     (R(), np.where(Y > 0, "a", "b").astype(object), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
+    (R(), np.append("1", np.where(Y[1:] > 0, "2", "b")).astype(object), {}, "^y: holds text, such as 'b'"),
     (R(loss="poisson"), Y, {}, "^y: Poisson needs counts >= 0"),
     (R(loss="logistic"), Y, {}, "^loss:"),
     (R(loss=sht.losses.Logistic()), Y, {}, "^loss:"),
@@ -128,10 +129,9 @@ REFUSALS = [
     (R(1), Y, {"offset": SEVERAL}, r"^offset: needs shape \(20,\).*got \(20, 2\)"),
     (R(1), SEVERAL, {"offset": X}, r"offset: needs shape \(20,\).*or \(20, 2\).*got \(20, 3\)"),
     (C(1), COUNTS, {"offset": Y}, "offset: is for two classes, but y has 3"),
-    (R(l1=0.1), Y, {}, "^l1: stands beside a price"),
-    (R(l0=0.1, k=3), Y, {}, "^k: a price l0 stands in its place"),
-    (R(l0=-1.0), Y, {}, "^l0: needs a number"),
-    (R(l0="bic"), Y, {}, "^l0: needs a number"),
+    *((R(l1=l1), Y, {}, "^l1: stands beside a price") for l1 in (0.1, [0.0, 0.1])),
+    *((R(l0=0.1, k=k), Y, {}, "^k: a price l0 stands in its place") for k in (3, "bic", np.arange(3))),
+    *((R(l0=l0), Y, {}, "^l0: needs a number") for l0 in (-1.0, "bic", True, [[0.1, 0.2]])),
     (R(l0=0.1, l1=[np.nan]), Y, {}, "^l1: needs a number"),
     (R(l0=0.1, groups=[0, 0, 1]), Y, {}, "^groups: features are paid for one by one"),
     (R(l0=0.1), SEVERAL, {}, "^l0: features are paid for in models of one response"),
