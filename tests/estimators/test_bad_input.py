@@ -42,13 +42,14 @@ PARAMETERS = {
     "max_iter": [0, 1.5],
     "tol": [0.0, "small"],
     "groups": [[0, 1]],
-    "keep": [[3], [-1], [0, 0], [0.5], [True, False], ["age"]],
+    "keep": [[3], [0, 0], [0.5], [True, False], ["age"]],
     "rule": ["two_se"],
     "scoring": ["accuracy?", 3],
 }
 BOTH = [({name: value}, name) for name, values in PARAMETERS.items() for value in values] + [
     ({"k": 1, "keep": [0, 1, 2]}, "k"),
     ({"positive": True, "bounds": (0, 1)}, "positive"),
+    ({"groups": [0, 1, 1], "keep": [-1]}, "keep"),
     ({"bounds": (1, 2)}, "lower"),
     ({"bounds": (None, [1.0, 2.0])}, "upper"),
     ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 3"),
@@ -98,6 +99,12 @@ def test_regressor_and_classifier(estimator, y, arguments, features, n, weights,
 COUNTS = np.arange(20) % 3
 SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
 SEVERAL = np.column_stack([Y, -Y])
+
+
+def lives(times, kind):
+    return np.array([*zip(times.astype(kind), np.arange(20) % 2 > 0, strict=True)], [("t", kind), ("e", bool)])
+
+
 R, C, L = sht.SparseRegressor, sht.SparseClassifier, sht.LowRankRegressor
 SOFT = {"loss": "softmax"}
 P, LDA, PCA, ROBUST = sht.SparsePrecision, sht.SparseLDA, sht.SparsePCA, sht.RobustPCA
@@ -173,6 +180,10 @@ REFUSALS = [
     (COX, Y, {}, r"^y: needs a structured array .* got shape \(20,\)"),
     (COX, np.zeros(20, [("a", float), ("b", float)]), {}, "^y: needs a structured array .* got the fields"),
     (COX, SURVIVAL[:3], {}, "^y: has 3 rows"),
+    *(
+        (COX, lives(2**60 + np.arange(20), kind), {}, text)
+        for kind, text in (("i8", "^y: times beyond"), ("m8[s]", "dates"))
+    ),
     (COX, SURVIVAL[:, ::-1] + 2, {}, "^y: events must be 1"),
     (COX, SURVIVAL, {"strata": ["a"]}, "^strata: needs one label"),
     (COX, SURVIVAL, {"sample_weight": -np.ones(20)}, "^sample_weight: must be >= 0"),

@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
+from sparsehtp.estimators.graph import default_pairs
 from sparsehtp.thresholds import pair_index
 
 X, TRUTH = make_precision(300, 8, probability=0.2, value=0.35, condition=6, seed=1)
@@ -54,6 +55,21 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     assert np.all(np.diff(sizes) <= 0) and sizes.max() < 1
     i, j = NAMES.index(edges[0][0]), NAMES.index(edges[0][1])
     np.testing.assert_allclose(edges[0][2], model.partial_correlations()[i, j])
+
+
+@pytest.mark.parametrize(
+    ("p", "samples", "kept", "expected"),
+    [
+        (6, 3, 0, range(16)),
+        (7, 1, 1, range(21)),
+        (7, 6, 0, [0, 1, 2, 4, 5, 7]),
+        (20, 60, 0, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160]),
+        (20, 39, 50, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80, 120]),
+        (20, 30, 0, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80]),
+    ],
+)
+def test_the_numbers_of_edges_that_are_tried_are_those_told(p, samples, kept, expected):
+    np.testing.assert_array_equal(default_pairs(p, samples, kept), list(expected))
 
 
 @pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
