@@ -320,3 +320,6 @@ def test_a_fit_that_is_no_number_starts_no_other():
     for coef, intercept, starts in (([1.0, 2], 3.0, True), ([1, np.inf], 3, False), ([1, 2], np.nan, False)):
         model.coef_, model.intercept_ = np.array(coef), intercept
         assert (model._last(1, 2) is not None) == starts and model._last(2, 2) is model._last(1, 3) is None
+    other = sht.SparseCox()  # which never starts from the last fit
+    other.coef_ = np.ones(2)
+    assert other._last(1, 2) is None
