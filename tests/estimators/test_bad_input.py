@@ -158,7 +158,7 @@ REFUSALS = [
     (PCA(5), None, {}, "^n_components: is 5, but 20 samples of 3 features have 3"),
     (PCA(3), None, {"X": X[:3]}, "^n_components: is 3, but 3 samples of 3 features have 2"),
     (PCA(k=7), None, {}, "^k: is 7, but X has 3 features"),
-    (PCA(2, k=[1, 2, 3]), None, {}, "^k: needs one number, or one for each of 2"),
+    *((PCA(2, k=k), None, {}, "^k: needs one number, or one for each of 2") for k in ([1, 2, 3], [[1, 2]])),
     *((P(k), None, {}, "^k: ") for k in (-1, 2.5, "aic", 4)),
     (P(2, solver="newton"), None, {}, "^solver: "),
     *((P(2, keep=[pair]), None, {}, "^keep: ") for pair in [("gene 0", "gene 1"), (0, 3), (1, 1)]),

@@ -125,7 +125,7 @@ def test_prove_replaces_what_is_not_the_best_of_each_class():
         np.testing.assert_allclose(several.coef_[i, proof.support.idx], alone.coef_[0], rtol=1e-4, atol=1e-6)
 
 
-def test_an_intercept_makes_up_for_rounded_coefficients():
+def test_an_intercept_makes_up_for_rounded_coefficients(x64):
     """At the means of the columns: far from zero, what rounding moves there is large."""
     far, x = X + 1e4, np.linspace(0.1, 0.7, 6)
     w, intercept = _rounded(sht.LinearModel(far, Y, fit_intercept=True), x, 2.0, np.float32)

@@ -90,6 +90,9 @@ def test_cross_validation():
             expected = 0.5 * np.mean(np.sum((Y[held] - X[held] @ B - b) ** 2, 1))
             np.testing.assert_allclose(table["scores"][number, r], expected, rtol=1e-8)
     assert model.rank_ == 2 == table["best_1se_index"]
+    A, T = problem(r=4, noise=8, seed=2)
+    for options, expected in (({}, 2), ({"one_se": False}, 3)):
+        assert sht.LowRankRegressor(cv=folds, l2=0.01, **options).fit(A, T).rank_ == expected
     assert sht.LowRankRegressor("bic").fit(X, Y).rank_ == 2
     assert sht.LowRankRegressor("aic").fit(X, Y).rank_ >= 2
 

@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
+from sparsehtp.estimators import graph
 from sparsehtp.estimators.graph import default_pairs
 from sparsehtp.thresholds import pair_index
 
@@ -70,6 +71,19 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
 )
 def test_the_numbers_of_edges_that_are_tried_are_those_told(p, samples, kept, expected):
     np.testing.assert_array_equal(default_pairs(p, samples, kept), list(expected))
+
+
+@pytest.mark.parametrize(
+    ("k", "rows", "columns", "keep", "most"),
+    [("cv", 12, 8, None, 8), ("bic", 12, 8, None, 16), ("bic", 30, 7, None, 21), ("bic", 30, 7, [[0, 1]], 20)],
+)
+def test_the_rows_of_a_fold_say_how_many_edges_are_tried(k, rows, columns, keep, most, monkeypatch):
+    def stop(*_, ks, **more):
+        raise StopIteration(ks.max())
+
+    monkeypatch.setattr(graph, "choose", stop)
+    with pytest.raises(StopIteration, match=f"^{most}$"):
+        sht.SparsePrecision(k, keep=keep, cv=3).fit(X[:rows, :columns])
 
 
 @pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
