@@ -145,7 +145,7 @@ def test_what_is_renamed_is_on_the_disk(monkeypatch, tmp_path):
 
 def test_a_link_to_nothing_is_no_folder_to_be(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    with pytest.raises(OSError, match="since .*link is not a folder"):
+    with pytest.raises(OSError, match=r"since .*link is not a folder"):
         io.check_output(tmp_path / "link" / "deeper")
     io.check_output(tmp_path / "new" / "deeper")
     assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -41,6 +41,9 @@ def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
         sht.LinearModel(np.eye(7), np.ones(7), sht.losses.Logistic(), l2=3.0), (np.eye(7), np.ones(7))
     )
     assert isinstance(scored.loss, sht.losses.Logistic) and scored.n_free == 0
+    for l2, weights in ((0.0, None), ([0.1, np.inf] * 5, None), (None, [0.0] + [0.5] * 6), (None, [0.5] * 6 + [1.0])):
+        with pytest.raises(ValueError, match="starting values"):
+            tuning._parameters(model, l2, weights, None)
 
 
 def test_the_first_of_the_best_is_kept(monkeypatch):
