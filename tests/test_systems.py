@@ -143,6 +143,14 @@ def test_what_is_renamed_is_on_the_disk(monkeypatch, tmp_path):
     assert steps == [3, "named"] and (tmp_path / "state.npz").read_bytes() == b"new"
 
 
+def test_a_link_to_nothing_is_no_folder_to_be(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(OSError, match=r"since .*link is not a folder"):
+        io.check_output(tmp_path / "link" / "deeper")
+    io.check_output(tmp_path / "new" / "deeper")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_a_disk_that_cannot_be_mapped(monkeypatch, tmp_path):
     def fail(*_, **__):
         raise OSError(19, "No such device")

@@ -1,12 +1,18 @@
 """Hyper-parameters by gradient: where they start, what falls, and sample weights on mislabelled data."""
 
+import collections
+
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
+from sparsehtp.iteration.results import RESULTS
+from sparsehtp.tuning import step_search
 from sparsehtp.tuning import tune as tuning
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -35,6 +41,47 @@ def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
         sht.LinearModel(np.eye(7), np.ones(7), sht.losses.Logistic(), l2=3.0), (np.eye(7), np.ones(7))
     )
     assert isinstance(scored.loss, sht.losses.Logistic) and scored.n_free == 0
+    for l2, weights in ((0.0, None), ([0.1, np.inf] * 5, None), (None, [0.0] + [0.5] * 6), (None, [0.5] * 6 + [1.0])):
+        with pytest.raises(ValueError, match="starting values"):
+            tuning._parameters(model, l2, weights, None)
+
+
+def test_the_first_of_the_best_is_kept(monkeypatch):
+    """Of fifty steps from the start, by the optimiser that is given."""
+    seen = []
+
+    def step(params, state, *rest):
+        seen.append(rest[-1])
+        return [3.0, 1.0, 1.0][min(len(seen), 3) - 1], len(seen), {"l2": params["l2"] + 1}, state
+
+    monkeypatch.setattr(tuning, "_step", step)
+    model, own = sht.LinearModel(np.eye(10)[:7], np.ones(7)), optax.sgd(0.1)
+    tuned = sht.tune(model, sht.Sparsity(1), val=model, l2=1.0)
+    assert (tuned.best_step, tuned.solution, tuned.value, tuned.values.size) == (1, 2, 1, 51)
+    np.testing.assert_allclose(tuned.l2, np.e)
+    sht.tune(model, sht.Sparsity(1), val=model, l2=1.0, optimiser=own, steps=0)
+    assert seen[0] is tuning.ADAM and seen[-1] is own and len(seen) == 52
+
+
+def test_steps_are_searched_from_an_eighth_to_128_times_that_of_the_solver(monkeypatch):
+    """By five steps of each; what leaves the range of numbers is no choice."""
+    Fit = collections.namedtuple("Fit", ("value", "result"))
+
+    def fit(objective, threshold, solver, *, max_steps, throw, **more):
+        assert max_steps == 5 and not throw
+        size = solver.step_rule.size
+        return Fit(abs(size - 3.5), jnp.where(size > 20, int(RESULTS.nonfinite), int(RESULTS.max_steps)))
+
+    monkeypatch.setattr(step_search, "solve", fit)
+    model, threshold = sht.LinearModel(np.eye(10)[:7], np.ones(7)), sht.Sparsity(1)
+    search = sht.tune_step(model, threshold, sht.solvers.IHT(sht.steps.ConstantStep(0.5)))
+    np.testing.assert_array_equal(search.sizes, 2.0 ** np.arange(-4, 7))
+    np.testing.assert_allclose(
+        search.values, np.where(search.sizes > 20, np.inf, np.abs(search.sizes - 3.5)), rtol=1e-6
+    )
+    assert search.solver.step_rule.size == search.sizes[search.best] == 4
+    with pytest.raises(ValueError, match="sizes: every one diverges, from 21 on"):
+        sht.tune_step(model, threshold, sht.solvers.IHT(), [30, 21])
 
 
 @pytest.mark.slow

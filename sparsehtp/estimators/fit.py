@@ -98,7 +98,7 @@ class Rows(NamedTuple):
 
     def condensed(self, pairs: list[Pair] | None, intercept: bool) -> tuple["Rows", list[Pair] | None]:
         """Fewer rows with the same sums of squares, and folds of them, where that saves work."""
-        if issparse(self.X) or self.X.size <= LARGE or self.seen or self.offset is not None or self.event is not None:
+        if issparse(self.X) or self.X.size <= LARGE or self.seen or self.offset is not None:
             return self, pairs
         few = condensed(self.X, self.targets, self.weights, pairs, intercept)
         if few is None:

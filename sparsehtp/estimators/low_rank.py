@@ -270,5 +270,5 @@ def _by_criterion(objective: MultiResponse, fits: ReducedRank, name: str, total:
     size = total * c
     saturated = df >= size
     with np.errstate(divide="ignore"):
-        criterion = size * np.log(2 * loss / c) + (2.0 if name == "aic" else np.log(size)) * df
+        criterion = size * np.log(loss) + (2.0 if name == "aic" else np.log(size)) * df
     return int(np.argmin(np.where(saturated, np.inf, criterion)))

@@ -82,7 +82,7 @@ def make_levels(
 
 def split_triples(cv: Any, X: Any) -> tuple[Any, list[np.ndarray]]:
     """Pairs (train, test) and the features that each fold sees, of a list of triples; anything else and no features."""
-    if not (isinstance(cv, list) and cv and all(isinstance(fold, tuple) and len(fold) == 3 for fold in cv)):
+    if not (isinstance(cv, list) and all(isinstance(fold, tuple) and len(fold) == 3 for fold in cv)):
         return cv, []
     seen = [np.asfortranarray(part, X.dtype) for *_, part in cv]
     for part in seen:

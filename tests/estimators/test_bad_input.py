@@ -25,7 +25,7 @@ ESTIMATORS = [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)]
 
 
 PARAMETERS = {
-    "k": [-1, 4, 2.5, "3", True, None, "gcv"],
+    "k": [-1, 4, 2.5, "3", True, None, "gcv", np.array(2)],
     "cv": [
         1,
         "many",
@@ -49,6 +49,7 @@ PARAMETERS = {
 BOTH = [({name: value}, name) for name, values in PARAMETERS.items() for value in values] + [
     ({"k": 1, "keep": [0, 1, 2]}, "k"),
     ({"positive": True, "bounds": (0, 1)}, "positive"),
+    ({"groups": [0, 1, 1], "keep": [-1]}, "keep"),
     ({"bounds": (1, 2)}, "lower"),
     ({"bounds": (None, [1.0, 2.0])}, "upper"),
     ({"k": [1, 9]}, "k: the largest candidate is 9, but there are only 3"),
@@ -98,6 +99,12 @@ def test_regressor_and_classifier(estimator, y, arguments, features, n, weights,
 COUNTS = np.arange(20) % 3
 SURVIVAL = np.column_stack([np.arange(1.0, 21.0), np.arange(20) % 2])
 SEVERAL = np.column_stack([Y, -Y])
+
+
+def lives(times, kind):
+    return np.array([*zip(times.astype(kind), np.arange(20) % 2 > 0, strict=True)], [("t", kind), ("e", bool)])
+
+
 R, C, L = sht.SparseRegressor, sht.SparseClassifier, sht.LowRankRegressor
 SOFT = {"loss": "softmax"}
 P, LDA, PCA, ROBUST = sht.SparsePrecision, sht.SparseLDA, sht.SparsePCA, sht.RobustPCA
@@ -107,6 +114,7 @@ COX, ORDINAL = sht.SparseCox(2, solver="htp"), sht.SparseOrdinal(2, solver="htp"
 REFUSALS = [
     (R(), np.where(Y > 0, "a", "b"), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
     (R(), np.where(Y > 0, "a", "b").astype(object), {}, "^y: holds text, such as '[ab]'; a classifier takes it"),
+    (R(), np.append("1", np.where(Y[1:] > 0, "2", "b")).astype(object), {}, "^y: holds text, such as 'b'"),
     (R(loss="poisson"), Y, {}, "^y: Poisson needs counts >= 0"),
     (R(loss="logistic"), Y, {}, "^loss:"),
     (R(loss=sht.losses.Logistic()), Y, {}, "^loss:"),
@@ -128,10 +136,9 @@ REFUSALS = [
     (R(1), Y, {"offset": SEVERAL}, r"^offset: needs shape \(20,\).*got \(20, 2\)"),
     (R(1), SEVERAL, {"offset": X}, r"offset: needs shape \(20,\).*or \(20, 2\).*got \(20, 3\)"),
     (C(1), COUNTS, {"offset": Y}, "offset: is for two classes, but y has 3"),
-    (R(l1=0.1), Y, {}, "^l1: stands beside a price"),
-    (R(l0=0.1, k=3), Y, {}, "^k: a price l0 stands in its place"),
-    (R(l0=-1.0), Y, {}, "^l0: needs a number"),
-    (R(l0="bic"), Y, {}, "^l0: needs a number"),
+    *((R(l1=l1), Y, {}, "^l1: stands beside a price") for l1 in (0.1, [0.0, 0.1])),
+    *((R(l0=0.1, k=k), Y, {}, "^k: a price l0 stands in its place") for k in (3, "bic", np.arange(3))),
+    *((R(l0=l0), Y, {}, "^l0: needs a number") for l0 in (-1.0, "bic", True, [[0.1, 0.2]])),
     (R(l0=0.1, l1=[np.nan]), Y, {}, "^l1: needs a number"),
     (R(l0=0.1, groups=[0, 0, 1]), Y, {}, "^groups: features are paid for one by one"),
     (R(l0=0.1), SEVERAL, {}, "^l0: features are paid for in models of one response"),
@@ -151,7 +158,7 @@ REFUSALS = [
     (PCA(5), None, {}, "^n_components: is 5, but 20 samples of 3 features have 3"),
     (PCA(3), None, {"X": X[:3]}, "^n_components: is 3, but 3 samples of 3 features have 2"),
     (PCA(k=7), None, {}, "^k: is 7, but X has 3 features"),
-    (PCA(2, k=[1, 2, 3]), None, {}, "^k: needs one number, or one for each of 2"),
+    *((PCA(2, k=k), None, {}, "^k: needs one number, or one for each of 2") for k in ([1, 2, 3], [[1, 2]])),
     *((P(k), None, {}, "^k: ") for k in (-1, 2.5, "aic", 4)),
     (P(2, solver="newton"), None, {}, "^solver: "),
     *((P(2, keep=[pair]), None, {}, "^keep: ") for pair in [("gene 0", "gene 1"), (0, 3), (1, 1)]),
@@ -173,6 +180,10 @@ REFUSALS = [
     (COX, Y, {}, r"^y: needs a structured array .* got shape \(20,\)"),
     (COX, np.zeros(20, [("a", float), ("b", float)]), {}, "^y: needs a structured array .* got the fields"),
     (COX, SURVIVAL[:3], {}, "^y: has 3 rows"),
+    *(
+        (COX, lives(2**60 + np.arange(20), kind), {}, text)
+        for kind, text in (("i8", "^y: times beyond"), ("m8[s]", "dates"))
+    ),
     (COX, SURVIVAL[:, ::-1] + 2, {}, "^y: events must be 1"),
     (COX, SURVIVAL, {"strata": ["a"]}, "^strata: needs one label"),
     (COX, SURVIVAL, {"sample_weight": -np.ones(20)}, "^sample_weight: must be >= 0"),

@@ -6,6 +6,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp.estimators import fit
 from sparsehtp.estimators.selection import make_folds
 
 RNG = np.random.default_rng(8)
@@ -56,6 +57,20 @@ def test_a_criterion_takes_candidates():
     by_rule = sht.SparseRegressor(k=range(P), solver="forward", rule="bic").fit(X, Y)
     by_name = sht.SparseRegressor(k="bic", solver="forward").fit(X, Y)
     assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
+
+
+def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
+    """It does where folds decide and a weight counts as rows, and never takes one away."""
+
+    def stop(*_, ks, **more):
+        raise StopIteration(ks.max())
+
+    monkeypatch.setattr(fit, "choose", stop)
+    wide, most = RNG.standard_normal((N, 40)), {"cv": (14, 14, 30), "bic": (14, 14, 14)}
+    for k, expected in most.items():
+        for unit, largest in zip((0.05, 1.0, 2.0), expected, strict=True):
+            with pytest.raises(StopIteration, match=f"^{largest}$"):
+                sht.SparseRegressor(k, solver="htp").fit(wide, Y, np.full(N, unit))
 
 
 def test_groups_of_rows_stay_together():

@@ -1,7 +1,9 @@
 """SparseClassifier against references and laws."""
 
+import jax
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -67,6 +69,30 @@ def test_null_model_predicts_the_log_odds(data):
     assert model.coef_.shape == (1, P) and not model.coef_.any()
 
 
+class Cauchit(sht.losses.SmoothedHinge):
+    """A loss that has a mean, which alone is used here."""
+
+    def mean(self, eta):
+        return 0.5 + jax.numpy.arctan(eta) / np.pi
+
+
+@pytest.mark.parametrize(
+    ("loss", "mean"),
+    [
+        ("logistic", expit),
+        (sht.losses.Logistic(2.0), lambda eta: expit(2 * eta)),
+        (Cauchit(), lambda eta: 0.5 + np.arctan(eta) / np.pi),
+    ],
+)
+def test_probabilities_are_means_of_the_loss(loss, mean):
+    model, X = sht.SparseClassifier(loss=loss), np.linspace(-3, 3, 7)[:, None]
+    model.coef_, model.intercept_, model.n_features_in_ = np.array([[1.0], [0.5], [-1]]), np.array([0.5, 0, 1]), 1
+    model.classes_, each = np.arange(3), mean(X @ model.coef_.T + model.intercept_)
+    np.testing.assert_allclose(model.predict_proba(X), each / each.sum(1, keepdims=True), rtol=1e-6)
+    model.coef_, model.intercept_, model.classes_ = model.coef_[:1], model.intercept_[:1], np.arange(2)
+    np.testing.assert_allclose(model.predict_proba(X), np.column_stack([1 - each[:, 0], each[:, 0]]), rtol=1e-6)
+
+
 @pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])
 def test_hinges_classify_without_probabilities(data, loss):
     X, y = data
@@ -93,3 +119,7 @@ def test_separated_classes_without_l2_are_named(data, loss, dtype):
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
     assert model.score(X, y, weights) == 1
     assert model.coef_.dtype == dtype
+    if loss == "logistic":  # of three, one of which is separated from the others
+        three = np.where(y, 2, (np.random.default_rng(0).random(N) > 0.5).astype(int))
+        with pytest.warns(ConvergenceWarning, match="separate the classes perfectly"):
+            sht.SparseClassifier(k=P, l2=0, loss=loss, solver="htp").fit(X.astype(dtype), three, weights)

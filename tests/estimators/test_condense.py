@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.model_selection import KFold, ShuffleSplit
 
 import sparsehtp as sht
@@ -204,6 +205,8 @@ class Stopped(Exception):
         ({"loss": "huber"}, {}, False),
         ({"solver": "htp"}, {}, False),
         ({}, {"offset": np.ones(N)}, False),
+        ({"cv": [(np.arange(600), np.arange(600, N), np.ones((N, P)))]}, {}, False),
+        ({}, {"X": csr_array(data(0)[0])}, False),
     ],
     ids=str,
 )
@@ -215,5 +218,5 @@ def test_rows_stand_for_others_where_squares_tell_all(parameters, given, stands,
     monkeypatch.setattr(base, "fit_targets", stop)
     X, (y,), _ = data(0)
     with pytest.raises(Stopped) as stopped:
-        sht.SparseRegressor(**({"cv": KFold(3)} | parameters)).fit(X, y, **given)
+        sht.SparseRegressor(**({"cv": KFold(3)} | parameters)).fit(**({"X": X, "y": y} | given))
     assert stopped.value.args == (stands,)

@@ -89,6 +89,9 @@ def test_survival_functions_by_hand():
             np.testing.assert_allclose(found[i, number], expected * np.exp(eta[i]), rtol=1e-9)
     survival = model.predict_survival_function(X, times, strata, offset)
     assert (survival[:, :2] == 1).all() and (np.diff(survival, axis=1) <= 0).all()
+    model.strata_, model.log_baseline_ = model.strata_[:1], model.log_baseline_[:1]  # one alone needs no label
+    alone = model.predict_survival_function(X, times, offset=offset)
+    np.testing.assert_array_equal(alone[strata == "a"], survival[strata == "a"])
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import sparsehtp as sht
+from sparsehtp.estimators.base import _rounded
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 6))
@@ -122,6 +123,14 @@ def test_prove_replaces_what_is_not_the_best_of_each_class():
         alone = sht.SparseClassifier(k=2, l2=1e-3).fit(X[:, proof.support.idx], y == name)
         assert proof.proved and proof.upper == pytest.approx(alone.objective_value_, rel=1e-8)
         np.testing.assert_allclose(several.coef_[i, proof.support.idx], alone.coef_[0], rtol=1e-4, atol=1e-6)
+
+
+def test_an_intercept_makes_up_for_rounded_coefficients(x64):
+    """At the means of the columns: far from zero, what rounding moves there is large."""
+    far, x = X + 1e4, np.linspace(0.1, 0.7, 6)
+    w, intercept = _rounded(sht.LinearModel(far, Y, fit_intercept=True), x, 2.0, np.float32)
+    assert w.dtype == np.float32
+    np.testing.assert_allclose(far.mean(0) @ w.astype(float) + intercept, far.mean(0) @ x + 2, rtol=1e-10)
 
 
 def test_copies_pickles_and_files_leave_out_the_data(tmp_path):

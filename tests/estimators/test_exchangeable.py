@@ -1,10 +1,14 @@
 """What could be exchanged for each chosen feature, against refits in NumPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import sparsehtp as sht
 from sparsehtp.certificates import exchanges
+from sparsehtp.estimators import base
+from sparsehtp.estimators.fit import Evidence
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((80, 7))
@@ -79,6 +83,27 @@ def test_groups_are_exchanged_as_wholes():
             after = [list(groups).index(each) for each in {*chosen, other} - {name}]
             before = [list(groups).index(each) for each in chosen]
             np.testing.assert_allclose(rise, value(after) - value(before), rtol=1e-6)
+
+
+def test_groups_are_exchanged_where_refits_are_no_more_work_than_told(monkeypatch):
+    """(exchanges) (samples + coefficients) (coefficients)^2, for one response without bounds and a smooth loss."""
+    model = sht.SparseRegressor(groups=np.arange(7))
+    model.coef_, work = np.zeros(7), 2 * 5 * (80 + 4) * 4**2
+
+    def told(limit=work, chosen=2, shape=(7,), smooth=True, **more):
+        monkeypatch.setattr(base, "REFIT_WORK", limit)
+        objective = SimpleNamespace(ifo_per_gradient=80, twice_differentiable=smooth)
+        support = SimpleNamespace(mask=np.arange(7) < chosen)
+        threshold = SimpleNamespace(**{"plain": False, "entries_per_unit": 2, "bounded": False} | more)
+        fit = objective, threshold, SimpleNamespace(support=support, x=np.zeros(shape))
+        model._evidence = Evidence(SimpleNamespace(p=7, model=lambda each: each), [fit])
+        return model._exchanged(lambda *_: True)
+
+    assert told() and not told(work - 1)
+    for other in ({"chosen": 0}, {"chosen": 7}, {"shape": (7, 2)}, {"smooth": False}, {"bounded": True}):
+        assert told(np.inf, **other) is None, other
+    model.groups = None
+    assert told(0, plain=True) and not told(0)
 
 
 @pytest.mark.parametrize("seed", range(3))

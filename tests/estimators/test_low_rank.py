@@ -1,5 +1,7 @@
 """LowRankRegressor against closed forms written in NumPy, scikit-learn, and the iterative solvers."""
 
+import itertools
+
 import cases
 import jax
 import numpy as np
@@ -113,8 +115,30 @@ def test_cross_validation():
             expected = 0.5 * np.mean(np.sum((Y[held] - X[held] @ B - b) ** 2, 1))
             np.testing.assert_allclose(table["scores"][number, r], expected, rtol=1e-8)
     assert model.rank_ == 2 == table["best_1se_index"]
+    A, T = problem(r=4, noise=8, seed=2)
+    for options, expected in (({}, 2), ({"one_se": False}, 3)):
+        assert sht.LowRankRegressor(cv=folds, l2=0.01, **options).fit(A, T).rank_ == expected
     assert sht.LowRankRegressor("bic").fit(X, Y).rank_ == 2
     assert sht.LowRankRegressor("aic").fit(X, Y).rank_ >= 2
+
+
+@pytest.mark.parametrize("name", ["aic", "bic"])
+def test_criteria_are_those_of_residuals(name):
+    """With the n c numbers of the responses as the samples; a rank with as many parameters is none."""
+    chosen = set()
+    for n, noise, seed in [(6, 3, 0), *itertools.product((30,), (3, 8), range(4))]:
+        A, T = problem(n, r=4, noise=noise, seed=seed)
+        values = [np.inf] * 6
+        for r in range(6):
+            B, b = closed_form(A, T, r, 1e-6)
+            df = r * (6 + 5 - r)
+            if df < 5 * n:
+                price = 2 if name == "aic" else np.log(5 * n)
+                values[r] = 5 * n * np.log(np.mean((T - A @ B - b) ** 2)) + price * df
+        model = sht.LowRankRegressor(name).fit(A, T)
+        assert model.rank_ == np.argmin(values)
+        chosen.add(model.rank_)
+    assert len(chosen) > 2
 
 
 def test_a_row_that_a_fold_lists_twice_counts_twice():
@@ -136,6 +160,7 @@ def test_collinear_features_without_l2_warn():
     twice = np.column_stack([X, X[:, 0]])
     with pytest.warns(match="singular"):
         model = sht.LowRankRegressor(2, l2=0.0).fit(twice, Y)
+    assert sht.LowRankRegressor(0, l2=0.0).fit(twice, Y).result_ == "converged"  # nothing depends on them
     np.testing.assert_allclose(model.predict(twice), sht.LowRankRegressor(2, l2=0.0).fit(X, Y).predict(X), atol=1e-4)
 
 

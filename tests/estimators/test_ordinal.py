@@ -40,6 +40,22 @@ def test_probabilities_are_differences_of_sigmoids(fitted):
     assert np.isfinite(far).all()  # where the probabilities themselves are zero
 
 
+def test_scores_and_probabilities_of_coefficients_by_hand():
+    """Of levels in an order of their own, with an offset and weights."""
+    model = sht.SparseOrdinal()
+    model.coef_, model.thresholds_, model.n_features_in_ = np.array([1.0, 0, -2.0]), np.array([-1.0, 0.5]), 3
+    model.levels_, model.classes_ = np.array(["low", "middle", "high"]), np.array(["high", "low", "middle"])
+    offset, weights = np.linspace(-1, 1, N), np.arange(N) % 3.0
+    eta = (X[:, 0] - 2 * X[:, 2] + 3 + offset)[:, None]
+    below = np.column_stack([np.zeros(N), expit([[-1, 0.5]] - eta), np.ones(N)])
+    expected = np.diff(below, axis=1)
+    np.testing.assert_allclose(model.predict_proba(X[:, :3], offset + 3), expected[:, [2, 0, 1]], rtol=1e-9)
+    hits = model.levels_[expected.argmax(1)] == model.levels_[np.arange(N) % 3]
+    y = model.levels_[np.arange(N) % 3]
+    assert 0 < hits.mean() < 1 and model.score(X[:, :3], y, offset=offset + 3) == hits.mean()
+    assert model.score(X[:, :3], y, weights, offset + 3) == pytest.approx(weights @ hits / weights.sum())
+
+
 def test_labels_and_their_order(fitted):
     """Numbers, and categories in an order of their own, of which some have no row."""
     numbers = make().fit(X, 10 * CODE - 7)

@@ -94,6 +94,12 @@ def test_scales_transposes_and_extremes():
     assert not sht.RobustPCA(1, 3).fit(np.zeros((4, 5))).low_rank_.any()
 
 
+def test_a_share_of_the_entries_is_rounded():
+    shares = {0.0: 0, 0.05: 60, 0.9999: 1190, 1.0: 1, 7: 7}
+    assert {k: sht.RobustPCA(k=k)._check_k(1190) for k in shares} == shares
+    assert sht.RobustPCA()._check_k(1190) == 60
+
+
 def test_a_step_limit_is_told():
     L, S = planted(20, 20, 2, 0.1, 3)
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):

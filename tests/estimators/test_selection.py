@@ -12,7 +12,7 @@ import sparsehtp as sht
 from sparsehtp.estimators.padding import Padding, bucket
 from sparsehtp.estimators.regressor import without_features
 from sparsehtp.estimators.scoring import make_scoring
-from sparsehtp.estimators.selection import make_folds, make_levels, noise_of_choice
+from sparsehtp.estimators.selection import check_total, make_folds, make_levels, noise_of_choice, split_triples
 
 N, P = 60, 8
 RNG = np.random.default_rng(5)
@@ -274,6 +274,8 @@ def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():
             assert score(y, eta, unit * np.array(rounded, np.float32)) == 1
         with pytest.raises(ValueError, match="takes no sample_weight"):
             score(y, eta, unit * np.array([1, 1.01, 1]))
+    taken = make_scoring(lambda estimator, X, y, **more: more["sample_weight"].sum(), SimpleNamespace(), lambda y: y)
+    assert taken(y, eta, np.array([1.0, 2, 3])) == -6
 
 
 def test_shares_that_sum_to_one_but_for_rounding_are_priors():
@@ -299,8 +301,25 @@ def test_a_rate_without_features_is_the_mean_and_never_infinite():
     np.testing.assert_allclose(without_features(y, weights, None), np.tile(np.log(np.average(y, 0, weights)), (6, 1)))
 
 
+def test_a_criterion_needs_no_samples_where_it_chooses_nothing():
+    check_total("sample_weight", 1.0, 1, np.array([3, 3]))
+    with pytest.raises(ValueError, match=r"^k: 1 samples \(events\) are too few"):
+        check_total("sample_weight", 1.0, 1, np.array([2, 3]))
+
+
+def test_the_features_of_a_fold_are_finite():
+    pairs, seen = split_triples([(0, 1, X), (1, 0, 2 * X)], X)
+    assert pairs == [(0, 1), (1, 0)] and (seen[1] == 2 * X).all() and split_triples(pairs, X) == (pairs, [])
+    for part in (X[:, 1:], np.where(np.arange(P) == 3, np.nan, X)):
+        with pytest.raises(ValueError, match=r"^cv: the features of a fold need the shape of X"):
+            split_triples([(0, 1, part)], X)
+
+
 def test_a_fit_that_is_no_number_starts_no_other():
     model = sht.SparseRegressor(2, warm_start=True)
     for coef, intercept, starts in (([1.0, 2], 3.0, True), ([1, np.inf], 3, False), ([1, 2], np.nan, False)):
         model.coef_, model.intercept_ = np.array(coef), intercept
         assert (model._last(1, 2) is not None) == starts and model._last(2, 2) is model._last(1, 3) is None
+    other = sht.SparseCox()  # which never starts from the last fit
+    other.coef_ = np.ones(2)
+    assert other._last(1, 2) is None

@@ -51,6 +51,7 @@ def test_each_component_is_best_for_the_deflated_covariance(n, p):
     X = correlated(n, p, 0)
     model = sht.SparsePCA(3, k=[3, 4, 2]).fit(X)
     assert model.optimal_.all() and list(model.support_.sum(1)) == [3, 4, 2]
+    assert (np.take_along_axis(model.components_, np.abs(model.components_).argmax(1)[:, None], 1) > 0).all()
     S, basis = np.cov(X.T), np.zeros((0, p))
     for t, v in enumerate(model.components_):
         P = np.eye(p) - basis.T @ basis

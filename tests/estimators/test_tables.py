@@ -54,11 +54,23 @@ BAD_FITS = {
     "missing": (lambda: sht.TablePreprocessor("zero").fit(FRAME), "missing: must be one of"),
     "no fit": (lambda: sht.TablePreprocessor().get_feature_names_out(), "is not fitted yet"),
     "array": (lambda: sht.TablePreprocessor().fit(FRAME.to_numpy()), "needs a data frame of pandas or polars"),
+    "series": (lambda: sht.TablePreprocessor().fit(FRAME.a), "needs a data frame of pandas or polars"),
     "text": (lambda: sht.TablePreprocessor().fit(FRAME), "'city' holds text; set dummies=True, or drop it"),
     "drop": (lambda: sht.TablePreprocessor(drop=["z"]).fit(FRAME), "no column 'z' to leave out"),
     "gap": (
-        lambda: sht.TablePreprocessor().fit(GAPS[["b"]]),
-        rf"in rows {WHERE[0]}, .*, {WHERE[3]} and {len(WHERE) - 4} more; remove",
+        lambda: sht.TablePreprocessor().fit(GAPS[["a", "b"]]),
+        rf"'b' has .*, in rows {WHERE[0]}, .*, {WHERE[3]} and {len(WHERE) - 4} more; remove",
+    ),
+    "text gap": (lambda: sht.TablePreprocessor(dummies=True).fit(GAPS[["city"]]), "'city' has .*, in row 3; remove"),
+    "new text": (
+        lambda: (
+            sht.TablePreprocessor().fit(FRAME[["a", "b"]]).transform(FRAME.assign(b=[*"12"] * (N // 2 - 1) + [*"1x"]))
+        ),
+        "'b' held numbers in the fit, but now",
+    ),
+    "new level": (
+        lambda: sht.TablePreprocessor(dummies=True).fit(FRAME[["city"]]).transform(FRAME.replace(FRAME.city[7], "Ulm")),
+        f"'city' holds 'Ulm', in rows? {np.flatnonzero(FRAME.city == FRAME.city[7])[0]}",
     ),
     "infinite": (lambda: sht.TablePreprocessor("mean").fit(FRAME[["a"]].replace(FRAME.a[3], np.inf)), "in row 3"),
     "nothing": (lambda: sht.TablePreprocessor(drop=["a"]).fit(FRAME[["a"]]), "no column is left"),
@@ -97,6 +109,14 @@ def test_what_a_column_is(cells, kind):
         there = [str(cell) not in ("None", "<NA>") for cell in cells]
         bad = [there[i] and not str(cell).isdigit() for i, cell in enumerate(cells)]
         np.testing.assert_array_equal(bad_cells(column), np.flatnonzero(bad))
+
+
+def test_what_is_empty_or_left_out_is_filled_or_not_looked_at():
+    letters = pd.DataFrame({"letter": list("abc"), "gone": np.nan, "z": ["1.5", "1,5", "x"]})
+    made = sht.TablePreprocessor("mean", dummies=True, drop=["z"], decimal=",").fit_transform(letters)
+    np.testing.assert_array_equal(made, [[0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    only = sht.TablePreprocessor("mean", dummies=True).fit_transform(letters[["letter"]])
+    np.testing.assert_array_equal(only, np.eye(3)[:, 1:])
 
 
 def test_columns_with_gaps_are_left_out():

@@ -13,6 +13,7 @@ import pytest
 import screening
 
 import sparsehtp as sht
+from sparsehtp.io.checkpoint import Checkpoint
 
 MEMORY = 17_000
 KILLED = """
@@ -85,6 +86,10 @@ def test_a_killed_process_goes_on_with_the_same_bits(tmp_path):
     stored = chunks(tmp_path)
     assert_same_bits(validate(checkpoint=tmp_path), validate())
     assert 0 < len(stored) < len(chunks(tmp_path))
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path):
+    assert Checkpoint(tmp_path / "a" / "b", 1.0, 3, 4).width == Checkpoint(tmp_path / "a" / "b", 1.0, 3, 9).width == 4
 
 
 def test_another_problem_is_refused(tmp_path):

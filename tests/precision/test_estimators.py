@@ -11,6 +11,8 @@ from sklearn.model_selection import KFold
 
 import sparsehtp as sht
 from sparsehtp.datasets import make_precision
+from sparsehtp.estimators import graph
+from sparsehtp.estimators.graph import default_pairs
 from sparsehtp.thresholds import pair_index
 
 X, TRUTH = make_precision(300, 8, probability=0.2, value=0.35, condition=6, seed=1)
@@ -54,6 +56,34 @@ def test_a_given_number_of_edges_and_the_methods_of_scikit_learn():
     assert np.all(np.diff(sizes) <= 0) and sizes.max() < 1
     i, j = NAMES.index(edges[0][0]), NAMES.index(edges[0][1])
     np.testing.assert_allclose(edges[0][2], model.partial_correlations()[i, j])
+
+
+@pytest.mark.parametrize(
+    ("p", "samples", "kept", "expected"),
+    [
+        (6, 3, 0, range(16)),
+        (7, 1, 1, range(21)),
+        (7, 6, 0, [0, 1, 2, 4, 5, 7]),
+        (20, 60, 0, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160]),
+        (20, 39, 50, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80, 120]),
+        (20, 30, 0, [0, 2, 5, 10, 15, 20, 30, 40, 60, 80]),
+    ],
+)
+def test_the_numbers_of_edges_that_are_tried_are_those_told(p, samples, kept, expected):
+    np.testing.assert_array_equal(default_pairs(p, samples, kept), list(expected))
+
+
+@pytest.mark.parametrize(
+    ("k", "rows", "columns", "keep", "most"),
+    [("cv", 12, 8, None, 8), ("bic", 12, 8, None, 16), ("bic", 30, 7, None, 21), ("bic", 30, 7, [[0, 1]], 20)],
+)
+def test_the_rows_of_a_fold_say_how_many_edges_are_tried(k, rows, columns, keep, most, monkeypatch):
+    def stop(*_, ks, **more):
+        raise StopIteration(ks.max())
+
+    monkeypatch.setattr(graph, "choose", stop)
+    with pytest.raises(StopIteration, match=f"^{most}$"):
+        sht.SparsePrecision(k, keep=keep, cv=3).fit(X[:rows, :columns])
 
 
 @pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])

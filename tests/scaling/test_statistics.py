@@ -15,6 +15,7 @@ import pytest
 
 import sparsehtp as sht
 from sparsehtp.datasets import Shards
+from sparsehtp.estimators.fit import take_names
 from sparsehtp.statistics import passes
 
 N, P = 503, 6
@@ -320,8 +321,8 @@ def test_the_estimator_fits_them_as_it_fits_the_rows(responses):
     few = sht.SparseRegressor([1, 2, 3], cv=3).fit(stats)
     whole = sht.SparseRegressor([1, 2, 3]).fit(X, y, weights, folds=fold)
     assert few.k_ == whole.k_ and few.coef_.shape == whole.coef_.shape
-    np.testing.assert_allclose(few.cv_results_["scores"], whole.cv_results_["scores"], rtol=1e-9)
-    np.testing.assert_allclose(few.cv_results_["fold_weight"], whole.cv_results_["fold_weight"])
+    for name in ("scores", "se", "fold_weight", "times"):
+        np.testing.assert_allclose(few.cv_results_[name], whole.cv_results_[name], rtol=1e-8)
     np.testing.assert_allclose(few.coef_, whole.coef_, atol=1e-9)
     np.testing.assert_allclose(few.predict(X), whole.predict(X), atol=1e-6)
     assert list(few.feature_names_in_) == list("abcdef")
@@ -409,6 +410,10 @@ def test_what_statistics_do_not_hold_is_refused():
     ):
         with pytest.raises(ValueError, match=f"^{name}: "):
             sht.SparseRegressor(**parameters).fit(stats, **given)
+    model = sht.SparseRegressor()
+    model.feature_names_in_ = ["of", "another", "fit"]
+    take_names(model, stats)
+    assert model.n_features_in_ == P and not hasattr(model, "feature_names_in_")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import copy
 import functools
 import pickle
 import sys
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -145,6 +146,18 @@ def test_a_checkpoint_knows_what_a_function_names(monkeypatch):
     assert fingerprint(fun) == before
     monkeypatch.setattr(sys.modules[__name__], "TIMES", 3.0)
     assert fingerprint(fun) != before
+    kinds = [np.zeros(4, np.float32), np.zeros(4, np.int32), np.zeros(2), np.zeros((2, 2), np.float32)]
+    assert len({fingerprint(each) for each in kinds}) == 4
+
+
+def endless(w, x):
+    return endless(w, x)
+
+
+def test_what_holds_itself_has_a_fingerprint():
+    ring = SimpleNamespace(size=1.0)
+    ring.next = ring
+    assert len({fingerprint(fun) for fun in (endless, lambda w, x, ring=ring: w, lambda w, x: endless(w, x) + 1)}) == 3
 
 
 def away_from(d):
