@@ -29,6 +29,7 @@ def test_documents():
     np.testing.assert_allclose(counts, np.round(counts), rtol=1e-5)
     planted = w[w != 0]
     assert planted.size == 30 and n / 100 <= often[w != 0].min() and often[w != 0].max() <= n / 3
+    assert often[w != 0].min() < np.sort(often)[-30]  # drawn, where enough words are neither rare nor frequent
     assert 0.5 <= np.abs(planted).min() and np.abs(planted).max() <= 1.5 and 5 < np.sum(planted > 0) < 25
     eta = X @ w - np.median(X @ w)
     right = stats.norm.cdf(np.abs(eta) / np.sqrt(np.var(eta) / 5)).mean()
