@@ -292,6 +292,18 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
 
 
+def test_columns_beside_the_features(tmp_path):
+    path, years, who = tmp_path / "table.csv", np.arange(1, N + 1) / 4, [f"{i % 7:02d}" for i in range(N)]
+    CLEAN.assign(years=years, who=who, name=[f"n{i}" for i in range(N)]).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "groups": "who", "id": "name", "drop": ["a"]}
+    found = load_data(path, FitOptions(**common, exposure="years"))
+    np.testing.assert_allclose(found.offset, np.log(years))
+    assert list(found.groups) == who and found.feature_names == list("bcdef") and list(found.X) == [*"bcdef", "name"]
+    np.testing.assert_array_equal(load_data(path, FitOptions(**common, offset="years")).offset, years)
+    plain = load_data(path, FitOptions(**common))
+    assert plain.offset is None and plain.feature_names == [*"bcdef", "years"]
+
+
 @pytest.mark.parametrize("features", ["abcdef", "a"])
 def test_gaps_are_filled_anew_in_every_fold(tmp_path, features):
     """With the mean of the rows that a fold trains on, for `fit` and `path`."""

@@ -15,7 +15,7 @@ from scipy import sparse
 import sparsehtp as sht
 from sparsehtp.cli import caveats, common, fit, html, lowrank, precision, report
 from sparsehtp.cli.common import plotting
-from sparsehtp.cli.options import FitOptions, GraphOptions, PathOptions
+from sparsehtp.cli.options import FitOptions, GraphOptions, LowRankOptions, PathOptions
 from sparsehtp.cli.parts import Stream
 from sparsehtp.cli.path import Proved, Subsets
 from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
@@ -261,6 +261,12 @@ def test_options_by_default_are_those_of_the_library():
         (precision.make_graph(GraphOptions(file=Path()), None), sht.SparsePrecision()),
     ):
         assert made.get_params() == alone.get_params() | {"random_state": 0}
+    ranks, alone = LowRankOptions(file=Path(), targets="y"), sht.LowRankRegressor().get_params()
+    assert all(getattr(ranks, name) == alone[name] for name in ("l2", "cv", "one_se"))
+    assert (ranks.rank, ranks.intercept) == ("cv", alone["fit_intercept"])
+    path, graph, whole = PathOptions(file=Path()), GraphOptions(file=Path()), FitOptions(file=Path())
+    nothing = (path.cv, path.stability, path.prove, graph.stability, whole.test_size, whole.prove, whole.diagnostics)
+    assert not any(nothing) and tuple(path.l2) == (1e-4,)
     of_loss = FitOptions(file=Path(), loss="quantile", loss_parameter=0.9)
     assert fit.make_estimator(of_loss, None).loss == sht.losses.Quantile(0.9)
     said = [report.by_option(f"{name}: is 7.") for name in ("k", "ks", "nothing")]
@@ -400,4 +406,7 @@ def test_a_graph_is_described_with_the_shares_of_its_edges(tmp_path, monkeypatch
     found["k_"] = 0
     flow.work()
     assert flow.chances is None and "probability" not in flow.describe()["edges"][0]
-    assert flow.files({"variables": list("abc"), "edges": []})["edges.csv"] is not None
+    for shown, head in (([], header.removesuffix(",probability")), (model["edges"][:1], header)):
+        flow.files(model | {"edges": shown})["edges.csv"](tmp_path / "edges.csv")
+        assert (tmp_path / "edges.csv").read_text().split() == [head, *(["a,b,0.5,-1.0,0.5"] if shown else [])]
+        assert ("stable" in flow.facts(model | {"edges": shown})) == bool(shown)

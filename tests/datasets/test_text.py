@@ -45,7 +45,8 @@ def test_documents():
     ("make", "n", "p", "words"), [(make_rcv1_like, 20242, 47236, 73), (make_news20_like, 19996, 1355191, 455)]
 )
 def test_presets_have_the_sizes_of_their_data(make, n, p, words):
-    assert inspect.signature(make).parameters["n"].default == n
+    defaults = {name: each.default for name, each in inspect.signature(make).parameters.items()}
+    assert defaults == {"n": n, "k": 500 if make is make_rcv1_like else 1000, "seed": 0}
     X, _, w = make(300, k=20)
     assert X.shape == (300, p) and np.count_nonzero(w) == 20
     assert 0.8 * words < X.nnz / 300 < 1.2 * words
