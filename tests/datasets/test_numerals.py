@@ -190,6 +190,7 @@ def test_a_preprocessor_reads_texts_so(tmp_path):
     texts = pd.DataFrame({"a": ["1.234,5", "7", "12.000"], "b": [1.0, 2.0, 3.0], "c": ["x", "y", "x"]})
     table = sht.TablePreprocessor(dummies=True, decimal=",", thousands=".").fit(texts)
     np.testing.assert_array_equal(table.transform(texts)["a"], [1234.5, 7, 12000])
+    assert texts["a"].tolist() == ["1.234,5", "7", "12.000"]
     loaded = sht.load(sht.save(table, tmp_path / "table.npz"))
     np.testing.assert_array_equal(loaded.transform(texts[2:])["a"], [12000])
     with pytest.raises(ValueError, match=r"'a': row 0 holds '3\.5', with another decimal sign"):

@@ -440,3 +440,5 @@ def test_processes_keep_their_own_sums(tmp_path, monkeypatch):
         state = tmp_path / f"of-{processes}"
         folder = Passes(shards, np.float32, 0, state, print).store.folder
         assert folder == (state if processes == 1 else state / f"process-{process}")
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    cases.refused(ValueError, "^checkpoint: ", lambda: Passes(shards, np.float32, 0, state, print))
