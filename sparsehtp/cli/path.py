@@ -249,13 +249,12 @@ class Subsets(Flow):
     def files(self, model: dict[str, Any]) -> dict[str, Writer]:
         path = self.path
         used = np.unique(path.features.idx[path.features.mask])
-        rows = [[value for name, value in row.items() if name != "coefficients"] for row in model["rows"]]
-        header = [name for name in model["rows"][0] if name != "coefficients"]
+        rows = [{name: row[name] for name in row if name != "coefficients"} for row in model["rows"]]
         files = {
             "path.csv": as_csv(
                 # A feature may be called k or loss.
-                [*header, *(f"coef:{self.data.feature_names[j]}" for j in used)],
-                [[*row, *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
+                [*next(iter(rows)), *(f"coef:{self.data.feature_names[j]}" for j in used)],
+                [[*row.values(), *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
             ),
         }
         if self.stability is not None:

@@ -150,7 +150,7 @@ def read_numerals(
     shown = Counter({sign: sum(int(each.counts[each.shows(sign)].sum()) for each in cells.values()) for sign in ".,"})
     shown["."] += points
     decimal, agreed = given.decimal, True
-    if decimal is None and given.thousands in (".", ","):
+    if given.thousands in (".", ","):
         decimal = "," if given.thousands == "." else "."
     if decimal is None and shown.total():
         decimal, agreed = "," if shown[","] > shown["."] else ".", 0 in shown.values()

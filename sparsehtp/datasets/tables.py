@@ -63,7 +63,7 @@ class _Text(NamedTuple):
     Attributes:
         open: opens its bytes, unpacked.
         separator, encoding: how it is written.
-        points, dotted: whether a cell shows a decimal point, and whether any has a point.
+        points, dotted: whether a cell that is no name shows a decimal point, and whether any has a point.
         header: the column names.
         first: lines that the header takes.
         lines: the line number on which each row ends.
@@ -224,7 +224,7 @@ def _look(path: Path, max_bytes: int, as_is: Sequence[str]) -> _Text:
                 lines.append(reader.line_num)
                 if not points:
                     with_points = [cell for cell, judge in zip(row, judges, strict=True) if "." in cell and judge]
-                    dotted = dotted or bool(with_points) or any("." in cell for cell in row)
+                    dotted = dotted or bool(with_points)
                     points = any(map(POINT.fullmatch, with_points))
     header = [printable(name) for name in header]
     return _Text(source, separator, points, dotted, encoding, header, first, np.array(lines, int))

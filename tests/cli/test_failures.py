@@ -1,17 +1,21 @@
 """A fit is never thrown away: whatever follows it may fail, in a sentence, and all else is shown and written."""
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from commands import invoke
 
 import sparsehtp as sht
+from sparsehtp.cli.caveats import comparable
 from sparsehtp.cli.common import AfterFit
 from sparsehtp.cli.files import APOSTROPHES, as_bytes, for_csv, write_files
 from sparsehtp.cli.fit import _metric
+from sparsehtp.cli.report import Console
 from sparsehtp.datasets import make_regression
 
 K = 2
@@ -197,3 +201,36 @@ def test_constant_targets_alone_have_no_score():
         told, score = _metric("", type("Scored", (kind,), {"score": lambda self, X, y, offset: 0.7})())
         assert told == name and score(X, np.column_stack([y + 1, np.ones(6)]), None) == 0.7
         assert poor is None or score(X, poor, None) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (((1, 1), (2, 0)), True),
+        (((3, 1), (1, 1)), True),
+        (((2, 1), (1, 0)), False),
+        (((1, 1), (1, 0)), False),
+        (((1, 0), (2, 0)), False),
+    ],
+)
+def test_an_event_is_compared_with_later_rows_alone(rows, told):
+    assert comparable(np.array(rows, float)) == told
+
+
+def test_a_part_that_fails_is_a_sentence():
+    after, errors, figures = AfterFit(), Console(file=io.StringIO(), width=300), {}
+    after.draw(figures, "sum", max, 1, 2, key=abs)
+    after.say(errors)
+    assert figures == {"sum": 2} and after.told({"k": 1}) == {"k": 1} and not errors.file.getvalue()
+    said = ["RuntimeError: out of luck", "y: out of luck", "MemoryError", "out of luck", "ValueError"]
+    for number, error in enumerate([*WRONG, ValueError()]):
+        assert after(f"[{number}]", raising(error), 7) == 7
+    said = [f"[{number}]: failed ({sentence})." for number, sentence in enumerate(said)]
+    assert after.told({"k": 1}) == {"k": 1, "failed": said}
+    for name, end in (("", " and written."), ("files", "shown above.")):
+        if name:
+            after(name, raising(OSError("no space")))
+        with pytest.raises(typer.Exit) as ended:
+            after.say(errors)
+        assert ended.value.exit_code == 1 and errors.file.getvalue().endswith(f"{end}\n")
+    assert all(f"Error: {sentence}\n" in errors.file.getvalue() for sentence in said)

@@ -13,7 +13,7 @@ from commands import invoke, made, words
 import sparsehtp as sht
 from sparsehtp.cli.caveats import caveat
 from sparsehtp.cli.fit import Fit, make_split
-from sparsehtp.cli.numbers import folds_of_rows
+from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
 from sparsehtp.cli.tables import Problems, load_data
@@ -290,6 +290,30 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
         (who, flow.folds()),
     ):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
+
+
+def test_columns_beside_the_features(tmp_path):
+    path, years, who = tmp_path / "table.csv", np.arange(1, N + 1) / 4, [f"{i % 7:02d}" for i in range(N)]
+    CLEAN.assign(years=years, who=who, name=[f"n{i}" for i in range(N)]).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "groups": "who", "id": "name", "drop": ["a"]}
+    found = load_data(path, FitOptions(**common, exposure="years"))
+    np.testing.assert_allclose(found.offset, np.log(years))
+    assert list(found.groups) == who and found.feature_names == list("bcdef") and list(found.X) == [*"bcdef", "name"]
+    np.testing.assert_array_equal(load_data(path, FitOptions(**common, offset="years")).offset, years)
+    plain = load_data(path, FitOptions(**common))
+    assert plain.offset is None and plain.feature_names == [*"bcdef", "years"]
+
+
+def test_a_text_is_one_of_the_features(tmp_path):
+    path, pool = tmp_path / "table.csv", np.array(["no", "yes"])[np.arange(N) % 2]
+    holes(a={3: None}).assign(city=CITY, pool=pool).to_csv(path, index=False)
+    common = {"file": path, "target": "y", "dummies": True, "missing": "mean"}
+    table = numbers(load_data(path, FitOptions(**common)), None, "float32")
+    assert table.groups.tolist() == [0, 1, 2, 3, 4, 5, 6, 6, 7] and table.unit_names == [*"abcdef", "city", "pool"]
+    assert table.reference_levels == {"city": "Bonn", "pool": "no"} and table.wide_texts == ["city"] and table.gaps
+    assert set(table.X.dtypes) == {np.dtype("float32")} and table.X.shape == (N, 9)
+    plain = numbers(load_data(path, FitOptions(**common, drop=["city", "a"])), np.arange(9), "float64")
+    assert plain.groups is None and not plain.wide_texts and not plain.gaps and len(plain.X) == 9
 
 
 @pytest.mark.parametrize("features", ["abcdef", "a"])

@@ -53,6 +53,7 @@ fit text.csv --target target --loss hinge --solver htp | --solver iht
 fit data.csv --target target --loss poisson | counts >= 0
 fit data.csv --target target --test-size 1.5 | Error: --test-size: is a fraction of the rows, below 1
 fit data.csv --target target --save absent/model.npz | Error: --save: there is no folder
+fit data.csv --target target --save . | Error: --save: . is a folder
 path data.csv --target target --k-max 7 | Error: --k-max: 7 is more than the 6 features
 path data.csv --target target --rule one_se --cv 41 | Error: --cv: needs from 2 to 40
 path data.csv --target target --stability 9 | even

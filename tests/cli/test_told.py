@@ -6,13 +6,16 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.cli import caveats, fit, html, lowrank, precision, report
+from sparsehtp.cli import caveats, common, fit, html, lowrank, precision, report
 from sparsehtp.cli.common import plotting
-from sparsehtp.cli.options import FitOptions, GraphOptions, PathOptions
+from sparsehtp.cli.options import FitOptions, GraphOptions, LowRankOptions, PathOptions
 from sparsehtp.cli.parts import Stream
 from sparsehtp.cli.path import Proved, Subsets
 from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
@@ -258,6 +261,12 @@ def test_options_by_default_are_those_of_the_library():
         (precision.make_graph(GraphOptions(file=Path()), None), sht.SparsePrecision()),
     ):
         assert made.get_params() == alone.get_params() | {"random_state": 0}
+    ranks, alone = LowRankOptions(file=Path(), targets="y"), sht.LowRankRegressor().get_params()
+    assert all(getattr(ranks, name) == alone[name] for name in ("l2", "cv", "one_se"))
+    assert (ranks.rank, ranks.intercept) == ("cv", alone["fit_intercept"])
+    path, graph, whole = PathOptions(file=Path()), GraphOptions(file=Path()), FitOptions(file=Path())
+    nothing = (path.cv, path.stability, path.prove, graph.stability, whole.test_size, whole.prove, whole.diagnostics)
+    assert not any(nothing) and tuple(path.l2) == (1e-4,)
     of_loss = FitOptions(file=Path(), loss="quantile", loss_parameter=0.9)
     assert fit.make_estimator(of_loss, None).loss == sht.losses.Quantile(0.9)
     said = [report.by_option(f"{name}: is 7.") for name in ("k", "ks", "nothing")]
@@ -298,15 +307,16 @@ OF_CLASSES = [({}, ""), ({"levels": ["poor", "fair", "good"]}, "good"), ({"class
 
 @pytest.mark.parametrize(("changes", "highest"), OF_CLASSES)
 def test_signs_point_towards_the_highest_class(changes, highest):
-    flow, drawn = fit.Fit(FitOptions(file=Path())), {}
+    flow, drawn = fit.Fit(FitOptions(file=Path(), diagnostics=bool(highest))), {}
     flow.swaps = flow.proof = None
     flow.names = flow.units = list("ab")
     results = {"shares": np.array([[1.0, 0.5]])}
-    flow.fitted = SimpleNamespace(cv_results_=results, support_=np.array([True, False]), groups=None)
+    flow.fitted = SimpleNamespace(cv_results_=results, support_=np.array([True, False]), groups=None, history_={})
     flow.draw_rows = lambda *_: None
     flow.after = SimpleNamespace(draw=lambda _, name, plot, *what, **more: drawn.update({name: (what, more)}))
     flow.draw(FIT | {"drawn": True, "cv": CV} | changes)
-    assert list(drawn) == ["coefficients", "cv", "shares"] and drawn["shares"][0][1].tolist() == [True, False]
+    assert list(drawn) == ["coefficients", "cv", "shares", *["history"] * bool(highest)]
+    assert drawn["shares"][0][1].tolist() == [True, False]
     (names, sizes), more = drawn["coefficients"]
     towards = f" (positive: towards {highest})" if highest else ""
     assert (names, sizes, more.pop("levels")) == (["a", "b"], [2, -0.246913578], ["", ""])
@@ -319,3 +329,86 @@ def test_what_pictures_warn_of_is_told_once():
         for message, kind in (("Odd.", UserWarning), ("Odd.", UserWarning), ("Old.", DeprecationWarning)):
             warnings.warn(message, kind, stacklevel=1)
     assert errors.file.getvalue() == "Warning: Odd.\n"
+
+
+def test_a_stopwatch_counts_what_is_compiled_between_its_ends(monkeypatch):
+    times, compiled = iter([10.0, 12.5]), "/jax/core/compile/backend_compile_duration"
+    monkeypatch.setattr(common, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    with common.Stopwatch() as timing:
+        for event, seconds in ((compiled, 0.25), ("/jax/core/other", 9.0), (compiled, 0.5)):
+            jax.monitoring.record_event_duration_secs(event, seconds)
+    jax.monitoring.record_event_duration_secs(compiled, 9.0)
+    assert str(timing) == "2.50 s, of which 0.75 s compiling"
+
+
+def test_a_bar_is_for_a_terminal():
+    for terminal in (True, False):
+        errors = Console(file=io.StringIO(), force_terminal=terminal, width=100, _environ={"TERM": "xterm"})
+        with common.progress_bar(errors, "rows") as progress:
+            progress(3, 7)
+        shown = errors.file.getvalue().rpartition("3/7")
+        assert bool(shown[1]) == ("\x1b[2K" in shown[2]) == terminal  # and it is gone afterwards
+
+
+def test_numbers_that_features_and_labels_become():
+    """Features are dense where more than a tenth is not zero; labels are whole numbers where all of them are."""
+    for filled in (4, 5):
+        places = (np.arange(filled) % 8, np.arange(filled) % 5)
+        X = sparse.csr_array((np.ones(filled), places), shape=(8, 5))
+        found = common.features(SimpleNamespace(X=X), "float32")
+        assert sparse.issparse(found) == (filled == 4) and found.dtype == np.float32
+    for values, kind in (([1, -2], "i"), ([1, 1.5], "f"), ([0, 2.0**53], "f"), ([-(2.0**53), 0], "f")):
+        assert common.plain_labels(np.array(values, float)).dtype.kind == kind
+    of_two, advised = FitOptions(file=Path(), loss="logistic"), {}
+    signs, classes = common.encode(SimpleNamespace(y=np.array([5.0, 2, 5])), of_two)
+    assert signs.tolist() == [1, -1, 1] and classes == {"-1": 2, "+1": 5}
+    for labels in ("a", "abc", "abcd", "abcde"):
+        with pytest.raises(ValueError, match="needs exactly two classes") as caught:
+            common.encode(SimpleNamespace(y=np.array(list(labels)), target_name="y"), of_two)
+        shown, advised[labels] = re.search(r"values \((.*?)\); (.*)", str(caught.value)).groups()
+        assert shown == ", ".join(labels[:4]) + (", ..." if labels > "abcd" else "")
+    assert advised["a"].startswith("with a single class") and advised["abc"].startswith("name all 3 by --levels")
+    for y, kind in ((np.array(["a", "b"]), "--loss logistic for two"), (np.array([1.0, 2]), "--loss squared for num")):
+        assert kind in common._advice(y)
+
+
+def test_a_graph_is_described_with_the_shares_of_its_edges(tmp_path, monkeypatch):
+    flow = precision.Graph(GraphOptions(file=Path("a.csv"), k="ebic", stability=8, seed=3))
+    flow.X, flow.keep, asked = pd.DataFrame(np.eye(5)[:, :3], columns=list("abc")), [["c", "b"]], {}
+    matrix, edges = np.array([[2, -1, 0], [-1, 3, 0.5], [0, 0.5, 4]]), [("a", "b", 0.5), ("b", "c", -0.25)]
+    found = {"k_": 2, "shrinkage": 0.25, "shrinkage_": 0.125, "precision_": matrix, "edges": lambda: edges}
+    found |= {"score": lambda _: -1.25, "objective_value_": 2.5, "n_iter_": 3, "result_": "converged"}
+    of_data = SimpleNamespace(from_data=lambda X, **settings: SimpleNamespace(**settings))
+    monkeypatch.setattr(sht, "Precision", of_data)
+    monkeypatch.setattr(sht, "SparsePrecision", lambda **_: SimpleNamespace(fit=lambda X: SimpleNamespace(**found)))
+    found["cv_results_"] = None
+
+    def select(model, progress, **given):
+        asked.update(given, **vars(model))
+        progress(1, 1)
+        places = sht.thresholds.pair_index(np.array([0, 0, 1]), np.array([1, 2, 2]), 3)
+        return SimpleNamespace(probabilities=np.array([[0.5, 0.125, 1.0]])[:, np.argsort(places)])
+
+    monkeypatch.setattr(sht, "stability_selection", select)
+    flow.work()
+    assert not flow.after.failed and asked["ks"] == [2] and asked["n_resamples"] == 8
+    assert asked["shrinkage"] == 0.25 and asked["standardize"]
+    assert asked["threshold"].keep.tolist() == [[1, 2]] and asked["key"] == jax.random.key(3)
+    np.testing.assert_allclose(flow.chances, [[0, 0.5, 0.125], [0.5, 0, 1], [0.125, 1, 0]])
+    model = flow.describe()
+    assert [(e["precision"], e["probability"]) for e in model["edges"]] == [(-1, 0.5), (0.5, 1)]
+    assert (model["n"], model["k"], model["chosen_by"], model["shrinkage"]) == (5, 2, "ebic", 0.125)
+    files = flow.files(model)
+    for name, write in files.items():
+        write(tmp_path / name)
+    header = "source,target,partial_correlation,precision,probability"
+    assert (tmp_path / "edges.csv").read_text().splitlines() == [header, "a,b,0.5,-1.0,0.5", "b,c,-0.25,0.5,1.0"]
+    assert (tmp_path / "precision.csv").read_text().splitlines()[1] == "a,2.0,-1.0,0.0"
+    assert (tmp_path / "graph.graphml").read_text().count("<edge ") == 2
+    found["k_"] = 0
+    flow.work()
+    assert flow.chances is None and "probability" not in flow.describe()["edges"][0]
+    for shown, head in (([], header.removesuffix(",probability")), (model["edges"][:1], header)):
+        flow.files(model | {"edges": shown})["edges.csv"](tmp_path / "edges.csv")
+        assert (tmp_path / "edges.csv").read_text().split() == [head, *(["a,b,0.5,-1.0,0.5"] if shown else [])]
+        assert ("stable" in flow.facts(model | {"edges": shown})) == bool(shown)

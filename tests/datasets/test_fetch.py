@@ -131,6 +131,7 @@ def test_a_server_may_send_less_than_was_asked_for_and_no_other_part(server, tmp
     server.faults = ["cut", fault]
     download.download(f"{server.url}/tiny.bz2", tmp_path / "tiny.bz2", lambda done, size: None)
     assert (tmp_path / "tiny.bz2").read_bytes() == WHOLE and len(server.requests) == 3
+    assert (server.requests[-1][1] is None) == (fault == "another part")
 
 
 def test_attempts_are_counted_from_the_last_that_brought_something(server, tmp_path):

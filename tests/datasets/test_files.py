@@ -59,6 +59,8 @@ TEXTS = {
         {"target": "t"},
         "'t'.*c0, .*c7 and 4 more",
     ),
+    "eight names": ("a.csv", "a,b,c,d,e,f,g,h\n", {}, r"one of a, b, c, d, e, f, g, h\.$"),
+    "nine names": ("a.csv", "a,b,c,d,e,f,g,h,i\n", {}, r"one of a, b, c, d, e, f, g, h and 1 more\.$"),
     "text column": ("a.csv", "a,t\nred,2\n", {"target": "t"}, "'a'.*not numeric.*'red'.*encode"),
     "NaN": ("a.csv", "a,b,t\n1,,2\n3,4,5\n", {"target": "t"}, "'b'.*missing"),
     "infinite": ("a.csv", "a,b,t\n1,inf,2\n3,4,5\n", {"target": "t"}, "'b'.*infinite"),
@@ -113,6 +115,8 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
         data = load_file(tmp_path / "a.csv", "t")
         np.testing.assert_array_equal(data.X, [[1.5, 0], [-2000, 3.25]])
         assert data.feature_names == ["größe", "b c"] and data.y.tolist() == ["é", "no"]
+        read = {"utf-8": [], "utf-8-sig": [], "latin-1": ["encoding cp1252"]}.get(encoding, [f"encoding {encoding}"])
+        assert [note for note in tables.read_table(tmp_path / "a.csv").notes if "encoding" in note] == read
 
 
 @pytest.mark.parametrize("suffix", [".csv.gz", ".csv.bz2", ".csv.zst", ".tsv.gz"])
@@ -265,6 +269,31 @@ HOSTILE = {
 def test_hostile_sparse_npz(tmp_path, name):
     np.savez(tmp_path / "a.npz", **sparse_arrays(**HOSTILE[name]))
     cases.refused(ValueError, r"path: a\.npz|path: data, indices", lambda: load_file(tmp_path / "a.npz"))
+
+
+SHAPES = [{"shape": np.array([2, 3, 1])}, {"shape": np.array([2, -3])}, {"indices": np.array([[0, 2, 1, 2]])}]
+
+
+@pytest.mark.parametrize("changes", [*SHAPES, {"shape": np.array([[2, 3]])}, {"data": np.ones((4, 1))}])
+def test_arrays_that_are_not_those_of_a_sparse_matrix(tmp_path, changes):
+    np.savez(tmp_path / "a.npz", **sparse_arrays(**changes))
+    cases.refused(ValueError, r"^path: data, indices, .* not those of", lambda: load_file(tmp_path / "a.npz"))
+
+
+def test_a_mark_of_utf_16_before_other_bytes(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfea,t\n1,2")
+    assert list(tables.read_table(tmp_path / "a.csv").frame) == ["\xff\xfea", "t"]
+
+
+def test_lines_are_measured_over_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK", 4)
+    monkeypatch.setattr(tables, "MAX_LINE", 6)
+    for text in (b"abcdef\nabcdef\rabcdef", b"ab\n" * 9):
+        assert b"".join(tables._blocks(tmp_path, io.BytesIO(text))) == text
+    for text in (b"abcdefgh", b"a\nabcdefgh", b"ab\rcdefghijk", b"abcdefgh\na"):
+        cases.refused(
+            ValueError, "^path: a line of", lambda text=text: list(tables._blocks(tmp_path, io.BytesIO(text)))
+        )
 
 
 class Marker:

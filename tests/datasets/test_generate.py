@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sparsehtp.datasets import make_classification, make_precision, make_regression
+from sparsehtp.datasets import make_classification, make_precision, make_regression, make_text
 
 
 def test_regression_has_the_planted_truth_noise_and_correlation():
@@ -71,3 +71,16 @@ def test_a_single_draw_of_two_variables_is_the_least():
 def test_arguments_out_of_range(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         make_regression(**{"n": 10, "p": 6, "k": 2, **arguments})
+
+
+def test_arguments_by_default_are_those_that_are_told():
+    linear = {"snr": 5.0, "rho": 0.0, "seed": 0}
+    for make, sizes, defaults in (
+        (make_regression, (9, 4, 2), {"loss": "squared", **linear}),
+        (make_classification, (300, 4, 2), linear),
+        (make_precision, (9, 12), {"probability": 0.1, "value": 1.0, "condition": 12, "seed": 0}),
+        (make_text, (50, 300, 9), {"k": 100, "exponent": 1.1, "shift": 30.0, "snr": 5.0, "seed": 0}),
+    ):
+        for mine, other in zip(make(*sizes), make(*sizes, **defaults), strict=True):
+            pair = [each.toarray() if hasattr(each, "toarray") else each for each in (mine, other)]
+            np.testing.assert_array_equal(*pair)

@@ -172,12 +172,25 @@ def test_rows_have_the_numbers_that_a_spreadsheet_shows(tmp_path, kind):
         frame.to_excel(path, index=False, header=False)
     table = read_table(path).frame.dropna()
     assert table.index.tolist() == [2, 4] and table.to_numpy(float).tolist() == [[1, 2], [3, 4]]
+    if kind == "csv":  # a row has the number of its last line
+        path.write_text('\na,y\n1,2\n\n"3\n",4\n5,6\n')
+        assert read_table(path).frame.index.tolist() == [3, 6, 7]
+
+
+def test_what_was_learned_holds_for_the_same_decimal_sign(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n12.345;1,5\n1234;2,5\n")
+    for learned, unclear in (((",", "."), []), ((None, None), ["a"]), ((".", ","), ["a"])):
+        table = read_table(tmp_path / "a.csv", learned=Written(*learned))
+        assert list(table.unclear) == unclear
+    (tmp_path / "a.csv").write_text("a;b\n1,5;2\n")
+    assert read_table(tmp_path / "a.csv", learned=Written(".", ",")).written == Written(",", None)
 
 
 def test_a_preprocessor_reads_texts_so(tmp_path):
     texts = pd.DataFrame({"a": ["1.234,5", "7", "12.000"], "b": [1.0, 2.0, 3.0], "c": ["x", "y", "x"]})
     table = sht.TablePreprocessor(dummies=True, decimal=",", thousands=".").fit(texts)
     np.testing.assert_array_equal(table.transform(texts)["a"], [1234.5, 7, 12000])
+    assert texts["a"].tolist() == ["1.234,5", "7", "12.000"]
     loaded = sht.load(sht.save(table, tmp_path / "table.npz"))
     np.testing.assert_array_equal(loaded.transform(texts[2:])["a"], [12000])
     with pytest.raises(ValueError, match=r"'a': row 0 holds '3\.5', with another decimal sign"):

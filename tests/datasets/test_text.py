@@ -29,6 +29,7 @@ def test_documents():
     np.testing.assert_allclose(counts, np.round(counts), rtol=1e-5)
     planted = w[w != 0]
     assert planted.size == 30 and n / 100 <= often[w != 0].min() and often[w != 0].max() <= n / 3
+    assert often[w != 0].min() < np.sort(often)[-30]  # drawn, where enough words are neither rare nor frequent
     assert 0.5 <= np.abs(planted).min() and np.abs(planted).max() <= 1.5 and 5 < np.sum(planted > 0) < 25
     eta = X @ w - np.median(X @ w)
     right = stats.norm.cdf(np.abs(eta) / np.sqrt(np.var(eta) / 5)).mean()
@@ -44,7 +45,8 @@ def test_documents():
     ("make", "n", "p", "words"), [(make_rcv1_like, 20242, 47236, 73), (make_news20_like, 19996, 1355191, 455)]
 )
 def test_presets_have_the_sizes_of_their_data(make, n, p, words):
-    assert inspect.signature(make).parameters["n"].default == n
+    defaults = {name: each.default for name, each in inspect.signature(make).parameters.items()}
+    assert defaults == {"n": n, "k": 500 if make is make_rcv1_like else 1000, "seed": 0}
     X, _, w = make(300, k=20)
     assert X.shape == (300, p) and np.count_nonzero(w) == 20
     assert 0.8 * words < X.nnz / 300 < 1.2 * words

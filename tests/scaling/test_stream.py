@@ -20,7 +20,7 @@ from sparsehtp import _stream
 from sparsehtp.cli.main import app
 from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
-from sparsehtp.datasets.passes import joined
+from sparsehtp.datasets.passes import Passes, joined
 from sparsehtp.io.read_ahead import read_ahead
 
 RNG = np.random.default_rng(0)
@@ -430,3 +430,15 @@ def test_the_command(tmp_path, kind):
     ):
         refused = CliRunner().invoke(app, command)
         assert refused.exit_code == 2 and sentence in refused.stderr
+
+
+def test_processes_keep_their_own_sums(tmp_path, monkeypatch):
+    shards = write(tmp_path, ETA)
+    for process, processes in ((0, 1), (0, 2), (1, 2)):
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        monkeypatch.setattr(jax, "process_count", lambda processes=processes: processes)
+        state = tmp_path / f"of-{processes}"
+        folder = Passes(shards, np.float32, 0, state, print).store.folder
+        assert folder == (state if processes == 1 else state / f"process-{process}")
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    cases.refused(ValueError, "^checkpoint: ", lambda: Passes(shards, np.float32, 0, state, print))
