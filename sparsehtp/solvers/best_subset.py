@@ -255,7 +255,6 @@ class BestSubset(AbstractSolver):
             sure &= all_finite(tableau.g, tableau.q, tableau.c, tableau.H)  # a NaN among the gains may be dropped
         else:
             sure = jnp.ones((), bool)
-        sure &= (target >= threshold.k) | (size < target)
         after = state._replace(
             x=x,
             support=support,
