@@ -271,8 +271,9 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
     folds = [(range(20), range(20, 40), lambda each: (each, 0)), (range(20, 40), range(20), lambda each: (each, 1))]
     options = {"scoring": "error", "refit": 0.5, "progress": False, "l0s": None, "key": 3, "groups": "them"}
     options |= {"memory": 5, "executor": "it", "ks": [1], "l2s": [0.1], "solver": SOLVER}
-    for threshold, place in ((None, "here"), (sht.Sparsity(0), None)):
+    for threshold, place, l0s in ((None, "here", None), (sht.L0L1L2(0.0), None, [0.1])):
         calls.clear()
+        options["l0s"] = l0s
         found = cross_validate("all", folds=folds, threshold=threshold, checkpoint=place, **options)
         assert [each for each, _ in calls] == [("all", 0), ("all", 1), "all"] and found.n_rows == 3
         told = [str(own.pop("checkpoint")) for _, own in calls]

@@ -1,6 +1,7 @@
 """Paths: rows equal single solves, whatever the chunks; compact; compiled once."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import screening
 
 import sparsehtp as sht
 from sparsehtp.grids import grid as _grid
+from sparsehtp.grids import path as _path
 
 KS, L2S = range(5), [0.01, 0.1]
 
@@ -200,6 +202,14 @@ def test_sizes_by_default_are_those_that_data_allow():
         _grid.checked_ks(model, sht.Simplex(1), [2, 0])
 
 
+def test_a_total_of_weights_keeps_its_digits():
+    weights = jnp.array([2.0**24, 1, 1, 1], jnp.float32)
+    assert _path._total(SimpleNamespace(sample_weight=weights, total_weight=lambda each: each.sum(-1)), np) == 2**24 + 3
+    for n, told in ((None, None), (jnp.float32(7), 7.0)):
+        found = _path._total(SimpleNamespace(sample_weight=None, n=n), np)
+        assert found == told and type(found) is type(told)
+
+
 def test_quadratics_have_no_ridge_to_replace():
     with pytest.raises(TypeError, match="l2: QuadraticForm has none"):
         sht.solve_path(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1], l2s=[0.1])
@@ -231,6 +241,8 @@ def test_predictions_need_all_features():
 
 def test_a_table_has_a_column_for_what_every_row_has_one_number_of():
     path = sht.solve_path(screening.model(), ks=[3, 0, 1], l2s=L2S, solver=screening.Screening())
+    row = path.at(1)
+    assert (row.fired, row.num_steps, row.best_step) == (sht.results.FIRED.none, 0, -1) and row.history is None
     several, priced = {"l2s": np.ones((6, 8))}, {"l0s": np.arange(6.0)}
     for more, names in (({}, "k l2 objective loss"), (several, "k objective loss"), (priced, "k l2 l0 objective loss")):
         head, *lines = (line.split() for line in str(dataclasses.replace(path, **more)).splitlines())

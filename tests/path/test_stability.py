@@ -126,11 +126,12 @@ def test_the_bound_holds_for_noise():
         ({"n_resamples": 5}, "n_resamples: subsamples come as pairs"),
         ({"sample_fraction": 1.0}, "sample_fraction: needs a number between 0 and 1"),
         ({"sample_fraction": 0.01}, "sample_fraction: number 0 trains on no row"),
+        ({"objective": screening.model(labels=True), "sample_fraction": 0.03}, "number 0 trains on one class only"),
     ],
 )
 def test_bad_values(options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        sht.stability_selection(screening.model(), ks=[1], solver=SOLVER, **options)
+        sht.stability_selection(**{"objective": screening.model(), "ks": [1], "solver": SOLVER} | options)
 
 
 def test_bad_threshold_and_objective():
