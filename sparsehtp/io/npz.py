@@ -80,6 +80,6 @@ def _claimed(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     with archive.open(member) as file:
         shape, dtype, begin = _header(file)
     size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if dtype.hasobject or min(shape, default=0) < 0 or size != member.file_size - begin:
+    if min(shape, default=0) < 0 or size != member.file_size - begin:
         raise ValueError("the header of an array does not match its data")
     return size

@@ -89,6 +89,7 @@ def test_probabilities_are_means_of_the_loss(loss, mean):
     model.coef_, model.intercept_, model.n_features_in_ = np.array([[1.0], [0.5], [-1]]), np.array([0.5, 0, 1]), 1
     model.classes_, each = np.arange(3), mean(X @ model.coef_.T + model.intercept_)
     np.testing.assert_allclose(model.predict_proba(X), each / each.sum(1, keepdims=True), rtol=1e-6)
+    assert isinstance(loss, Cauchit) or np.isfinite(model.predict_log_proba(1e5 * X)).all()
     model.coef_, model.intercept_, model.classes_ = model.coef_[:1], model.intercept_[:1], np.arange(2)
     np.testing.assert_allclose(model.predict_proba(X), np.column_stack([1 - each[:, 0], each[:, 0]]), rtol=1e-6)
 

@@ -161,6 +161,10 @@ def test_collinear_features_without_l2_warn():
     with pytest.warns(match="singular"):
         model = sht.LowRankRegressor(2, l2=0.0).fit(twice, Y)
     assert sht.LowRankRegressor(0, l2=0.0).fit(twice, Y).result_ == "converged"  # nothing depends on them
+    plain, *same = (
+        sht.LowRankRegressor(2, l2=l2).fit(twice, Y, unit * WEIGHTS).coef_ for l2, unit in ((1e-6, 1), ("auto", 1e306))
+    )
+    np.testing.assert_allclose(same[0], plain, atol=1e-9)
     np.testing.assert_allclose(model.predict(twice), sht.LowRankRegressor(2, l2=0.0).fit(X, Y).predict(X), atol=1e-4)
 
 
