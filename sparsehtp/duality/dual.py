@@ -204,7 +204,7 @@ class Dual(eqx.Module):
         offset = self.columns.offset
         size = unit + jnp.abs(objective.y) + (0 if offset is None else jnp.abs(offset))
         predicted = jnp.where(weights > 0, jnp.abs(self.loss.conjugate_derivative(a, objective.y)), 0)
-        separable = dot(weights, jnp.where(weights > 0, conjugate + jnp.abs(a) * (size + predicted), 0))
+        separable = dot(weights, conjugate + jnp.abs(a) * (size + predicted))
         moved = eps * jnp.sqrt(dot(weights, a**2)) * norms
         each = (jnp.abs(point.tau) * moved + moved**2) / self.ridge + eps * jnp.abs(point.terms)
         member = jnp.where(self.select(point.terms)[0], each, 0)
