@@ -1,15 +1,17 @@
 """`sparsehtp fit` and `path` on files that together hold the rows: the answers of one table of all of them."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from commands import invoke, made, named, words
 
-from sparsehtp.cli.options import FitOptions
-from sparsehtp.cli.parts import opened
-from sparsehtp.datasets import shards
+import sparsehtp as sht
+from sparsehtp.cli.options import FitOptions, PathOptions
+from sparsehtp.cli.parts import Gathered, GatheredSubsets, opened
+from sparsehtp.datasets import Shards, shards
 
 pytest.importorskip("pyarrow", reason="Parquet files need the extra [parquet]")
 
@@ -75,6 +77,26 @@ def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
     assert len(shorter["rows"]) == 2
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_scores_and_deviations_are_those_of_the_rows(folder, intercept):
+    """With the best intercept for the coefficients, if there is one."""
+    table = pd.read_parquet(folder / "all.parquet")
+    X, y, w = table[NAMES].to_numpy(), table["price"].to_numpy(), np.array([4.1, 0.1, -0.5, 0, 0, 0])
+    files = Shards(folder / "parts", "price", drop=["town", "dear"])
+    flow = Gathered(FitOptions(file=folder / "parts", target="price", intercept=intercept), files)
+    flow.statistics, flow.fitted = sht.SufficientStatistics.from_files(files), SimpleNamespace(coef_=w)
+    error = y - X @ w
+    expected = 1 - np.mean((error - intercept * error.mean()) ** 2) / y.var()
+    assert flow.scores() == {"metric": "R2", "train_score": pytest.approx(expected, rel=1e-8), "test_score": None}
+    places = np.array([3, 0, 4])
+    np.testing.assert_allclose(flow.deviations(places), X.std(axis=0)[places], rtol=1e-10, atol=1e-10)
+    subsets = GatheredSubsets(PathOptions(file=folder / "parts", target="price"), files)
+    subsets.statistics = flow.statistics
+    np.testing.assert_allclose(subsets.deviations(), X.std(axis=0), rtol=1e-10, atol=1e-10)
+    told = flow.rows()
+    assert (told["n"], told["n_test"], told["p"], told["n_units"]) == (N, 0, 6, 6)
+
+
 def test_a_path_is_that_of_the_table(folder, tmp_path):
     _, table = made(tmp_path / "table", "path", folder / "all.parquet", *OPTIONS)
     _, parts = made(tmp_path / "parts", "path", folder / "parts", *OPTIONS)
@@ -105,6 +127,7 @@ def test_other_losses_read_the_parts_in_every_pass(folder, tmp_path):
         ("fit", (*OPTIONS, "--loss", "huber", "--k", 2, "--prove", 9), "--prove: it has no effect on data in parts"),
         ("path", (*OPTIONS, "--loss", "huber"), "data in parts have a path for the squared loss"),
         ("path", (*OPTIONS, "--stability", 10), "--stability: it has no effect on data in parts"),
+        ("fit", (*OPTIONS, "--loss", "negative-binomial", "--k", 2), "--loss-parameter: where the files are read in"),
     ],
 )
 def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, said):

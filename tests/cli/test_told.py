@@ -19,6 +19,7 @@ from sparsehtp.cli.options import FitOptions, GraphOptions, LowRankOptions, Path
 from sparsehtp.cli.parts import Stream
 from sparsehtp.cli.path import Proved, Subsets
 from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
+from sparsehtp.grids.choose import BY_FOLDS
 
 
 class Rows(SimpleNamespace):
@@ -196,6 +197,52 @@ def test_a_path_on_the_screen():
     assert moves == {2: "a, b", 1: "-b", 3: "-a"}
 
 
+def test_a_path_is_chosen_by_the_folds_where_there_are_some(monkeypatch):
+    names, made = list("abc"), {"path": Rows(ks=np.arange(3), l2s=np.full(3, 0.1), value=3.0 - np.arange(3))}
+    vars(made["path"]).update(loss=np.zeros(3), intercept=np.ones(3), result=np.zeros(3, int), coefficients=np.eye(3))
+    made["path"].features = SimpleNamespace(idx=np.array([[2, 1, 0]] * 3), mask=np.tri(3, k=-1, dtype=bool))
+    chances = np.array([[0, 0.5, 0.25, 0.5], [0, 0.75, 1.0, 0.75]])
+    bound = SimpleNamespace(_asdict=lambda: {"by_hand": np.array([0.5, 1.5])})
+    made["subsamples"] = SimpleNamespace(
+        ks=np.array([1, 2]), n_resamples=8, probabilities=chances, error_bound=lambda share: bound
+    )
+    table = {BY_FOLDS["one-se"]: 2}
+    cv = SimpleNamespace(table=table, scores=np.zeros((3, 3)), best=1, best_1se=2, mean=np.zeros(3), se=np.ones(3))
+    monkeypatch.setattr(sht, "information_criterion", lambda *_: SimpleNamespace(best=1, values=np.arange(3.0)))
+    for more, chosen, by in (({"cv": 3, "stability": 8, "prove": 2.0, "k_max": 2}, 2, "one-se"), ({}, 1, "bic")):
+        flow = path_flow(rule="one-se", criterion="bic", **more)
+        flow.table = flow.classes = None
+        flow._computed, flow._scored = lambda what, *_, **__: made[what], lambda: cv
+        flow._proved = lambda: Proved(np.zeros(3), np.array([0, 0.5, np.nan]))
+        flow.work()
+        flow.data, flow.units, flow.n_samples = SimpleNamespace(X=np.zeros((9, 3)), feature_names=names), names, 9
+        flow.data.target_name, flow.units = "y", list("abcd")
+        model = flow.describe()
+        assert (model["chosen"]["k"], model["chosen"]["by"], model["n"], model["p"]) == (chosen, by, 9, 3)
+        assert flow.shared["ks"] == (range(3) if more else None) and flow.shared["threshold"] is None
+        assert [[each["name"] for each in row["coefficients"]] for row in model["rows"]] == [[], ["c"], ["b", "c"]]
+        assert [row.get("proved") for row in model["rows"]] == ([True, False, False] if more else [None] * 3)
+        told = model["stability"]
+        assert (told is None) == (model["cv"] is None) == (not more)
+        if more:
+            assert model["cv"] == {"folds": 3, "best": 1, "one_standard_error": 2}
+            assert told["expected_false_selections"] == {"by_hand": [0.5, 1.5]} and told["ks"] == [1, 2]
+            assert [each["name"] for each in told["probabilities"]] == ["c", "b", "d"]
+            assert told["probabilities"][0]["probabilities"] == [0.25, 1.0]
+
+
+def test_parts_of_grids_have_folders_and_the_ridge_its_rule(monkeypatch):
+    for l2, state in (([0.1], None), ([0.1, 1.0], Path("state"))):
+        flow = path_flow(l2=l2, checkpoint=state)
+        flow.objective, flow.shared, flow.folds = "model", {"ks": range(3)}, lambda: "folds"
+        monkeypatch.setattr("sparsehtp.cli.path.default_refit", lambda *given: given)
+        monkeypatch.setattr(sht, "cross_validate", lambda objective, **given: given | {"objective": objective})
+        given = flow._scored()
+        assert given["checkpoint"] == (None if state is None else state / "cv") and given["objective"] == "model"
+        assert given["refit"] == ("model", flow.options.rule, None if state is None else l2)
+        assert (given["l2s"], given["folds"], given["ks"]) == (l2, "folds", range(3))
+
+
 def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
     """The small k first; what is proved is not tried again, and of two bounds the higher one counts."""
     asked, lower = [], {0: [9.0], 1: [4.0, 5.0], 2: [4.0, 3.0]}
@@ -352,11 +399,10 @@ def test_a_bar_is_for_a_terminal():
 
 def test_numbers_that_features_and_labels_become():
     """Features are dense where more than a tenth is not zero; labels are whole numbers where all of them are."""
-    for filled in (4, 5):
-        places = (np.arange(filled) % 8, np.arange(filled) % 5)
-        X = sparse.csr_array((np.ones(filled), places), shape=(8, 5))
+    for filled in (10, 11):
+        X = sparse.csr_array((np.ones(filled), np.divmod(np.arange(filled), 10)), shape=(10, 10))
         found = common.features(SimpleNamespace(X=X), "float32")
-        assert sparse.issparse(found) == (filled == 4) and found.dtype == np.float32
+        assert sparse.issparse(found) == (filled == 10) and found.dtype == np.float32
     for values, kind in (([1, -2], "i"), ([1, 1.5], "f"), ([0, 2.0**53], "f"), ([-(2.0**53), 0], "f")):
         assert common.plain_labels(np.array(values, float)).dtype.kind == kind
     of_two, advised = FitOptions(file=Path(), loss="logistic"), {}
