@@ -96,7 +96,6 @@ def minimise_log_det(
         max_steps: limit of Newton steps.
     """
     steps = MAX_NEWTON_STEPS if max_steps is None else max_steps
-    target = jnp.asarray(target, S.dtype)
     return lane_by_lane(_minimiser(method, steps))(S, mask, start, interval, target)
 
 

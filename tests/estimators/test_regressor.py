@@ -59,7 +59,7 @@ def test_null_model_keep_and_groups(data):
     assert sht.SparseRegressor(k=0, keep=np.ones(P, bool), solver="htp").fit(X, y).support_.all()
 
     labels = np.array(list("uvuvwwwv"))
-    grouped = sht.SparseRegressor(k=1, groups=labels, keep=[0], solver="htp").fit(X, y)
+    grouped = sht.SparseRegressor(k=1, groups=labels, keep=[2], solver="htp").fit(X, y)
     assert grouped.support_[labels == "u"].all()
     assert np.unique(labels[grouped.support_]).size == 2
 
