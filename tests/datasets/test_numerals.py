@@ -184,6 +184,8 @@ def test_what_was_learned_holds_for_the_same_decimal_sign(tmp_path):
         assert list(table.unclear) == unclear
     (tmp_path / "a.csv").write_text("a;b\n1,5;2\n")
     assert read_table(tmp_path / "a.csv", learned=Written(".", ",")).written == Written(",", None)
+    (tmp_path / "a.csv").write_text("a;b\n1.234.567;1,5\n1.234;2\n")
+    assert read_table(tmp_path / "a.csv").written == Written(",", ".")
 
 
 def test_a_preprocessor_reads_texts_so(tmp_path):
