@@ -253,7 +253,7 @@ class Subsets(Flow):
         files = {
             "path.csv": as_csv(
                 # A feature may be called k or loss.
-                [*next(iter(rows)), *(f"coef:{self.data.feature_names[j]}" for j in used)],
+                [*rows[0], *(f"coef:{self.data.feature_names[j]}" for j in used)],
                 [[*row.values(), *w] for row, w in zip(rows, path.x[:, used].tolist(), strict=True)],
             ),
         }

@@ -63,7 +63,7 @@ class _Text(NamedTuple):
     Attributes:
         open: opens its bytes, unpacked.
         separator, encoding: how it is written.
-        points, dotted: whether a cell that is no name shows a decimal point, and whether any has a point.
+        points, dotted: whether a cell that is no name shows a decimal point, and whether one has any point.
         header: the column names.
         first: lines that the header takes.
         lines: the line number on which each row ends.

@@ -148,7 +148,7 @@ def _shrunk(A: Float[Array, "p p"], interval: Interval) -> Float[Array, "p p"]:
 
 # --- on a support -----------------------------------------------------------------------------------------------------
 @functools.cache
-def _minimiser(method: str, max_steps: int) -> Callable[[Array, Array, Array, Interval, Array], LogDetFit]:
+def _minimiser(method: str, max_steps: int) -> Callable[[Array, Array, Array, Interval, Array | float], LogDetFit]:
     @jax.jit
     def run(
         S: Float[Array, "p p"],

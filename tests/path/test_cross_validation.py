@@ -347,7 +347,7 @@ def test_repeats_are_other_folds_unless_every_row_is_one():
     assert len({tuple(np.sort(test)) for _, test in found}) > 6 and len(found) == 12
     assert sorted(len(test) for _, test in folds_of(7, y, weights, repeats=4)) == 7 * [1]
     first, second = (folds_of(3, each, weights, content=[y]) for each in (y, np.stack([y, y], 1)))
-    assert all(np.array_equal(*tests) for (_, *tests) in ((0, a[1], b[1]) for a, b in zip(first, second, strict=True)))
+    assert all(np.array_equal(one[1], other[1]) for one, other in zip(first, second, strict=True))
     with pytest.raises(ValueError, match="own: needs an integer"):
         folds_of(True, y, weights, name="own")
 
