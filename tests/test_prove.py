@@ -390,7 +390,8 @@ def test_memory_is_reckoned_before_anything_is_formed(monkeypatch):
     for kind, (n, p), stated in ((LeastSquares, (10**3, 10**6), 160e12), (Generalised, (10**4, 10**6), 50e10)):
         assert kind.memory(SimpleNamespace(y=np.zeros(n), n_coefficients=p)) == pytest.approx(stated, rel=0.02), kind
     pool = tree.Pool(40)
-    assert pool.row_bytes == sum(column[:1].nbytes for column in pool.columns.values())
+    row = [np.empty((1, *column.shape[1:]), column.dtype) for column in pool.columns.values()]
+    assert pool.row_bytes == sum(part.nbytes for part in row)
     wide = sht.LinearModel(np.random.default_rng(0).standard_normal((3, 200_000), dtype=np.float32), np.arange(3.0))
     with pytest.raises(ValueError, match=r"objective: a proof for 200,000 features takes 5,\d+ GiB of memory, and"):
         sht.prove(wide, sht.Sparsity(2))
