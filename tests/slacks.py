@@ -16,7 +16,7 @@ SELECTION = "tests/estimators/test_selection.py::test_"
 COMPONENTS = "tests/estimators/test_sparse_pca.py::test_"
 COPY = f"{PRICED}an_exchange_with_a_copy_is_no_gain"
 NEWTON = f"{LINALG}what_newton_cannot_value_stops_no_step"
-GAIN = "tests/duality/test_penalised.py::test_rounding_is_no_gain_to_a_path_over_l0"
+GAIN = "tests/path/test_path_over_l0.py::test_rounding_is_no_gain_to_a_path_over_l0"
 SHARES = "tests/path/test_stability.py::test_shares_are_those_of_their_decimals"
 COMPLETE = (
     "certificates",

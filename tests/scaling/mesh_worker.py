@@ -1,6 +1,7 @@
 """Solves on the four devices of this process, cut by samples or by features, along explicit axes, against one device.
 
-mesh_worker.py, with XLA_FLAGS=--xla_force_host_platform_device_count=4; with --short, a mesh that is set has one solve.
+mesh_worker.py, with XLA_FLAGS=--xla_force_host_platform_device_count=4; with --short, a mesh that is set
+has one solve, and one cut has a certificate.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ X = rng.standard_normal((64, 32)).astype(np.float32)
 y = (2 * X[:, 3] - X[:, 8] + 0.1 * rng.standard_normal(64)).astype(np.float32)
 mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Explicit,))
 k, htp = sht.Sparsity(2), sht.solvers.HTP()
-answers = {}
+answers, short = {}, "--short" in sys.argv
 for cut, of_X, of_y in (("rows", P("d", None), P("d")), ("columns", P(None, "d"), P())):
     for here in (contextlib.nullcontext(), jax.set_mesh(mesh)):
         with here:
@@ -30,9 +31,10 @@ for cut, of_X, of_y in (("rows", P("d", None), P("d")), ("columns", P(None, "d")
             model = sht.LinearModel(*parts, l2=0.1, standardize=True, fit_intercept=True)
             solution = sht.solve(model, k, htp)
             answers[f"{name} x"] = solution.x
-            if "--short" in sys.argv and not isinstance(here, contextlib.nullcontext):
+            if short and not isinstance(here, contextlib.nullcontext):
                 continue
-            assert sht.certificate(model, k, solution).stationary
+            if cut == "rows" or not short:
+                assert sht.certificate(model, k, solution).stationary
             if cut == "rows":
                 answers[f"{name} bound"] = sht.lower_bound(model, k, float(solution.value)).lower
                 answers[f"{name} folds"] = sht.cross_validate(model, ks=[1, 2], folds=3, solver=htp).scores
