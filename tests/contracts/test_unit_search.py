@@ -185,6 +185,28 @@ def test_settling_is_that_of_brute_force(size, n_free, columns):
         np.testing.assert_array_equal(neighbours(model, end), [members(each) for each in [*order, *8 * [S]][:8]])
 
 
+def test_moves_one_after_another_leave_what_the_formulas_say():
+    """Of the chosen: the inverse of their block, its products, coefficients; and of the others what is left."""
+    model = draw(6, 2, 1)
+    t = blocks_at(model, members([1, 3]), None, room=3)
+    filled = {int(unit): i for i, unit in enumerate(t.slots) if t.filled[i]}
+    A, r = np.asarray(model.A), np.asarray(model.r)
+    for out, new in ((None, 5), (3, 0), (5, 6), (0, None), (1, 4), (None, 2)):
+        i = filled.pop(out) if out is not None else ({0, 1, 2} - {*filled.values()}).pop()
+        t = pivot(model, t, i, new or 0, out is not None, new is not None)
+        filled |= {} if new is None else {new: i}
+        E = entries(model, filled)
+        place = {0: 0} | {1 + 2 * u + e: 1 + 2 * i + e for u, i in filled.items() for e in range(2)}
+        at, inverse = [place[e] for e in E], np.linalg.inv(A[np.ix_(E, E)])
+        P, H, c = np.zeros((7, 7)), np.zeros((7, 15)), np.zeros(7)
+        P[np.ix_(at, at)], H[at], c[at] = inverse, inverse @ A[E], inverse @ r[E]
+        left = A - A[:, E] @ inverse @ A[E]
+        Q = [left[u : u + 2, u : u + 2] for u in range(1, 15, 2)]
+        for found, said in zip(t[2:], (P, H, c, r - A[:, E] @ inverse @ r[E], Q, least(model, filled)), strict=True):
+            np.testing.assert_allclose(found, said, atol=1e-9, err_msg=f"{out} out, {new} in")
+        np.testing.assert_array_equal(chosen_in(model, t), members(filled))
+
+
 def test_a_working_set_holds_the_chosen_units_and_the_steepest():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, UNITS)) * np.geomspace(0.1, 10, UNITS), rng.standard_normal(30)
