@@ -448,6 +448,20 @@ def test_every_solution_of_every_threshold_is_taken(x64, name):
     assert c.upper_bound == pytest.approx(float(solution.value), rel=1e-9) and c.stationary is not False, c.statement
 
 
+@pytest.mark.parametrize("keep", [[], [4], [1, 5]])
+def test_a_solution_is_placed_as_a_solver_places_it(keep):
+    """In shape too: programs of either serve both."""
+    model = sht.LinearModel(DATA, TARGET, fit_intercept=True)
+    threshold, w = sht.Sparsity(2, keep=keep).bind(model), np.isin(np.arange(6), [0, 2, *keep]).astype(np.float32)
+    x, support = threshold(model.to_internal(jnp.asarray(w), jnp.asarray(0.5)))
+    own = sht.results.Support(np.flatnonzero(w), np.ones(2 + len(keep), bool))  # as a solution tells it
+    placed_x, units, chosen, covered = placed.onto_support(model, threshold, w, jnp.asarray(0.5), own)
+    np.testing.assert_array_equal(units.mask, support.mask)
+    assert np.asarray(units.idx)[np.asarray(units.mask)].tolist() == [6, *keep, 0, 2] and chosen.tolist() == [0, 2]
+    np.testing.assert_allclose(placed_x, x, rtol=1e-6)
+    assert covered
+
+
 @pytest.mark.parametrize("counts", [(None, 1), pytest.param((1, 1), marks=pytest.mark.slow)])
 def test_leaves_exchange_within_themselves(x64, counts, monkeypatch):
     def fit(members):
