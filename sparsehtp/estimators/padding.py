@@ -102,7 +102,6 @@ class Padding:
 
     def l2(self, l2: Any) -> np.ndarray:
         """l2 for every column, 0 for the added ones."""
-        l2 = np.asarray(l2)
         if l2.shape not in ((), (self.p,)):
             raise ValueError(f"l2: needs a scalar or one value per feature ({self.p}), got shape {l2.shape}.")
         if not self.active:
