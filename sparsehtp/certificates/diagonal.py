@@ -99,7 +99,7 @@ def tuned_diagonal(
     mu = max(c0 - float(at.upper.mean()), 1e-12) * 0.05 / p
     for _ in range(NEWTON_STEPS):
         live = at.lower < level
-        if not live.any() or not np.isfinite(inside):
+        if not live.any():
             break
         z = np.where(nodes.inn, 1.0, np.maximum(at.z, 1e-6))[live]
         out, w = nodes.out[live], at.w[live]

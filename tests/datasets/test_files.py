@@ -189,6 +189,7 @@ def test_the_nearest_name_is_suggested(tmp_path):
 
 ARRAYS = {
     "no X": ({"y": Y}, None, "path: .*'X'"),
+    "part of a CSR matrix": ({"data": Y, "shape": [2, 3], "y": Y}, None, "path: .*'X'"),
     "no y": ({"X": X, "z": Y}, None, "target: .*'y'.*it has X, z"),
     "no target": ({"X": X, "y": Y}, "t", "target: .*'t'"),
     "shape of X": ({"X": X[0], "y": Y}, None, "two dimensions"),
