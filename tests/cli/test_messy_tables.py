@@ -477,6 +477,10 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
             model.support_, model.cv_results_ = np.array([True, False, True]), None
             assert sentence in caveat(model, 40, lambda: True)["caveat"]
             assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
+    for intercept, enough in ((True, 4), (False, 3)):
+        model.fit_intercept = intercept
+        assert "cannot determine 2 coefficients" in caveat(model, enough - 1, lambda: False)["caveat"]
+        assert caveat(model, enough, lambda: False)["caveat"] is None
     model.support_ = np.zeros(3, bool)
     for results, why in ((None, "nothing can be proved."), ({}, "No feature predicts held-out rows better.")):
         model.cv_results_ = results

@@ -156,6 +156,10 @@ def test_excel(tmp_path):
     frame.to_excel(path)
     table = tables.read_table(path)
     assert table.notes == [] and list(table.frame) == ["column 1", "a", "t", "b"]
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    assert len(tables.read_table(path, max_bytes=size).frame) == 2, "the limit itself is within it"
+    cases.refused(ValueError, "more than the limit", lambda: tables.read_table(path, max_bytes=size - 1))
     path.write_bytes(path.read_bytes()[:40])
     cases.refused(ValueError, "damaged or no Excel", lambda: load_file(path, "t"))
 

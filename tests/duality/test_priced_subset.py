@@ -235,6 +235,21 @@ def test_starts_that_meet_again_are_offered_once(monkeypatch):
         assert list(map(tuple, offered(inside, values).tolist()))[: len(expected)] == expected
 
 
+@pytest.mark.parametrize(("loss", "bounds"), [("squared", {}), ("squared", {"lower": -2.0}), ("logistic", {})])
+def test_several_moves_are_tried_where_a_model_may_be_wrong_about_them(loss, bounds):
+    """Beside the present point, the search's end and the best exchange."""
+    solver, X = sht.solvers.PricedSubset("fast"), np.random.default_rng(0).standard_normal((20, 7))
+    objective = sht.LinearModel(X, np.sign(X[:, 0]), cases.LOSSES[loss], l2=0.1)
+    threshold = sht.L0L1L2(0.01, 0.0, **bounds).bind(objective)
+
+    def tried():
+        state, dual = solver.init(objective, threshold, jnp.zeros(7), jax.random.key(0)), Dual(objective, threshold)
+        return solver._explored(dual, state, *solver._model(dual, state), jnp.int32(0))
+
+    exact = loss == "squared" and not bounds
+    assert len(jax.eval_shape(tried)) == 3 + (1 if exact else priced_subset.TRIALS)
+
+
 def test_places_of_what_is_inside_are_as_many_as_there_is_room():
     for inside in (np.zeros(5, bool), np.arange(5) % 2 == 1, np.ones(5, bool)):
         idx, mask = _rows(jnp.asarray(inside), 3)

@@ -1,5 +1,6 @@
 """SparsePCA against all supports, ordinary PCA, and scikit-learn's and abess's sparse components."""
 
+import importlib
 import itertools
 from fractions import Fraction
 
@@ -44,6 +45,20 @@ def test_starts_and_swaps_find_the_best_support_nearly_always():
                 assert np.linalg.eigvalsh(S[np.ix_(F, F)])[-1] <= value * (1 + 1e-9)
             found.append(value >= best_of_all(S, k) * (1 - 1e-9))
     assert np.mean(found) >= 0.95
+
+
+def test_where_exchanges_end_none_raises_the_largest_eigenvalue():
+    """From any support, of fewer features than there are slots."""
+    swap, p = jax.jit(importlib.import_module("sparsehtp.linalg.sparse_eigenvector")._swap), 9
+    with jax.enable_x64(True):
+        for seed in range(24):
+            rng = np.random.default_rng(seed)
+            A, k = rng.standard_normal((12, p)) * rng.uniform(0.2, 2, p), int(rng.integers(2, 8))
+            S = A.T @ A
+            end = np.asarray(swap(A, np.diag(S), rng.permutation(p)[:8], np.int32(k)))[:k]
+            near = [[*np.setdiff1d(end, i), j] for i in end for j in np.setdiff1d(np.arange(p), end)]
+            here, *others = (np.linalg.eigvalsh(S[np.ix_(F, F)])[-1] for F in (end, *near))
+            assert max(others) <= here * (1 + 1e-9), f"seed {seed}, k {k}"
 
 
 @pytest.mark.parametrize(("n", "p"), [(40, 9), (6, 12)])
@@ -163,7 +178,10 @@ def test_a_covariance_and_a_sparse_matrix_have_the_components_of_the_data():
     for other in (thin, matrix):
         for name in ("components_", "explained_variance_", "explained_variance_ratio_", "variance_", "upper_bound_"):
             np.testing.assert_allclose(getattr(other, name), getattr(dense, name), rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(thin.transform(sparse.csr_array(X)), dense.transform(X), atol=1e-10)
+    for kind in (sparse.csr_array, sparse.csr_matrix):
+        scores = thin.transform(kind(X))
+        assert type(scores) is np.ndarray
+        np.testing.assert_allclose(scores, dense.transform(X), atol=1e-10)
     np.testing.assert_array_equal(matrix.mean_, 0)
     for wrong in (X, -np.eye(3), np.array([[1.0, 2.0], [0.0, 1.0]])):
         with pytest.raises(ValueError, match="X: a covariance is symmetric"):
