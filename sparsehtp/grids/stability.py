@@ -90,7 +90,7 @@ class Stability:
         high = 4 * (1 - t_grid + 1 / (2 * B)) / (1 + 1 / B)
         applies = (a <= 1 / np.sqrt(3)) & (t_grid > least)
         constant = np.where(applies, low if t_grid <= 0.75 else high, np.inf)
-        return ErrorBound(q * a / (2 * t - 1), np.where(q > 0, constant * np.maximum(q, 1) * a, 0.0))
+        return ErrorBound(q * a / (2 * t - 1), np.where(q > 0, constant, 0.0) * q * a)
 
 
 def stability_selection(

@@ -1,5 +1,6 @@
 """Stability selection against a loop over subsamples, and its bounds by hand."""
 
+import itertools
 import math
 from fractions import Fraction
 from types import SimpleNamespace
@@ -82,6 +83,19 @@ def test_bounds_by_hand():
     assert np.isinf(stability(10, 1000).error_bound(0.501).shah_samworth)
     assert np.isinf(stability(10, 1000, in_pairs=False).error_bound(0.9)).all()
     np.testing.assert_array_equal(np.ravel(stability(0, 1000).error_bound(0.9)), 0)
+
+
+def test_where_the_bound_of_pairs_applies():
+    """Above both ends that the theorem names, whichever is less, and for at most 1 / sqrt(3) of the units."""
+    seen = set()
+    for pairs, q, i in itertools.product((5, 50), range(0, 70, 3), range(21, 40)):
+        B, a, t = Fraction(pairs), Fraction(q, 100), Fraction(math.ceil(Fraction(i, 40) * 2 * pairs), 2 * pairs)
+        ends = Fraction(1, 2) + a**2, Fraction(1, 2) + 1 / (2 * B) + a**2 * 3 / 4
+        applies = 3 * a**2 <= 1 and t > min(ends) and t >= Fraction(1, 2) + 1 / B
+        bound = stability(q, 100, pairs).error_bound(i / 40).shah_samworth
+        assert np.isfinite(bound) == (applies or q == 0), (pairs, q, i)
+        seen.add((min(ends) < t <= max(ends), ends[0] < ends[1], applies))
+    assert len(seen) >= 5
 
 
 def test_shares_are_those_of_their_decimals():

@@ -253,3 +253,18 @@ def test_classes_of_single_precision_far_from_zero():
     for far in (1024.0, 65536.0):  # exact in float32
         near, moved = (sht.SparseLDA(k=3, shrinkage=0).fit(Z, y).predict_proba(Z) for Z in (X, X + np.float32(far)))
         np.testing.assert_allclose(moved, near, atol=2e-4)
+
+
+def test_rows_without_weight_are_in_no_fold():
+    X, weights = np.random.default_rng(0).standard_normal((30, 4)), np.ones(30)
+    X[:, 1] += X[:, 0]
+    weights[[3, 7]], some = 0, np.delete(np.arange(30), [3, 7])
+    X[[3, 7]] = 1e3
+    found, alone = sht.SparsePrecision().fit(X, sample_weight=weights), sht.SparsePrecision().fit(X[some])
+    np.testing.assert_allclose(found.precision_, alone.precision_, rtol=1e-9)
+
+
+def test_two_variables_are_enough():
+    S = np.array([[2.0, 1.0], [1.0, 2.0]])
+    found = sht.SparsePrecision(k=1, covariance="precomputed").fit(S)
+    np.testing.assert_allclose(found.precision_, np.linalg.inv(S), rtol=1e-9)
