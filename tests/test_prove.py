@@ -148,6 +148,23 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, loss, collect):
         assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
 
 
+@pytest.mark.parametrize("least", [1e-6, 1e-8, 1e-12])
+def test_a_diagonal_is_below_the_matrix_whatever_rounding_did(least, monkeypatch):
+    """By ten times what an eigenvalue may be wrong by; where that is too much, points alone are looked for."""
+    rng, p = np.random.default_rng(0), 12
+    U = np.linalg.qr(rng.standard_normal((p, p)))[0]
+    Q, taken = (U * np.geomspace(least, 3, p)) @ U.T, []
+    monkeypatch.setattr(quadratic, "LeastSquaresBounds", lambda *given: taken.append(given))
+    problem = SimpleNamespace(prepare=lambda: True, Q=(Q + Q.T) / 2, b=np.ones(p), ridge=np.zeros(p), c0=1.0)
+    of = SimpleNamespace(d=np.ones(p), problem=problem, names=np.arange(p), seconds_left=9.0, seconds=9.0)
+    of.nodes, of.leaves, of.pool = 0, 0, SimpleNamespace(size=0)
+    quadratic.begin(of)
+    eigenvalues = np.linalg.eigvalsh(problem.Q / np.sqrt(of.d * of.d[:, None]))
+    assert of.bounded == (least > 1e-9)
+    assert not of.bounded or eigenvalues[0] >= 1 + 5 * p * quadratic.EPS * eigenvalues[-1]
+    np.testing.assert_allclose(taken[0][3], eigenvalues, rtol=1e-6, atol=100 * quadratic.EPS * eigenvalues[-1])
+
+
 def test_another_diagonal_leaves_what_nodes_start_from(model, monkeypatch):
     """The pool holds w and the dual in units of the diagonal."""
     begin, ratios = quadratic.begin, []
