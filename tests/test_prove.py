@@ -142,8 +142,9 @@ def test_a_resumed_run_comes_to_the_same(model, tmp_path, loss, collect):
         assert wanted == found and len(found) > 1
     finished = sht.prove(model, threshold, checkpoint=tmp_path, **options)
     assert finished.proved and finished.nodes == rest.nodes
-    with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
-        sht.prove(model, sht.Sparsity(3), checkpoint=tmp_path, **options)
+    for k, other in ((3, {}), (threshold.k, {"collect": 1.5}), (threshold.k, {"gap": 0.1})):
+        with pytest.raises(ValueError, match=r"checkpoint: .* another problem"):
+            sht.prove(model, sht.Sparsity(k), checkpoint=tmp_path, **options | other)
     with jax.enable_x64(True):
         assert float(model.value(model.to_internal(whole.x, whole.intercept))) == pytest.approx(whole.upper, rel=1e-12)
 
