@@ -1,6 +1,7 @@
 """Shapes in buckets: fits in padded arrays are those in arrays of the data's shape, and neighbours share programs."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy import sparse
 import sparsehtp as sht
 from sparsehtp._programs import clear
 from sparsehtp.designs import SparseDesign
+from sparsehtp.estimators.fit import Problem
 from sparsehtp.estimators.padding import Padding, bucket
 
 RNG = np.random.default_rng(3)
@@ -166,6 +168,14 @@ def test_certificates_are_of_the_columns_of_the_data(monkeypatch):
         assert padded.statement == exact.statement
         np.testing.assert_allclose(padded.upper_bound, exact.upper_bound)
         np.testing.assert_allclose(padded.swap_gain, exact.swap_gain, rtol=1e-6, atol=1e-12)
+
+
+def test_where_shapes_decide_the_answer_they_are_those_of_the_data():
+    """A solver that is not of the names may draw rows; paths over prices are not padded either."""
+    for prices, solver, active in ((None, None, True), (None, sht.solvers.SVRGHT(), False), ("any", None, False)):
+        plan = SimpleNamespace(prices=prices, solver=solver, l2=np.array(0.1))
+        padding = Problem(SimpleNamespace(X=np.zeros((41, 19))), plan, None, None).padding
+        assert padding.active == active and padding.size == ((44, 20) if active else (41, 19))
 
 
 def test_neighbours_share_programs():
