@@ -513,13 +513,14 @@ def test_what_it_does_not_take():
 
 @pytest.mark.parametrize(
     ("lower", "upper"),
-    [(1.0, 1.5), (1.0, 2.0), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0)],
+    [(1.0, 1.5), (1.0, 2.0), (-1.5, -1.0), (-1.0, 0.5), (-4e48, 1e15), (0.0, 1.0), (-1.0, 0.0), (1.0, 9.0), (1.0, 1.0)],
 )
 def test_a_share_of_the_best_objective_holds_wherever_the_best_one_is(monkeypatch, lower, upper):
     monkeypatch.setattr(dual_bound, "lower_bound", lambda *_: Bounds(lower, np.zeros(0), np.zeros(0), False))
     model = sht.LinearModel(DATA, TARGET, l2=0.1)
-    sentence = dual_bound.dual_bound(model, sht.Sparsity(2), upper, np.float32).sentence
-    said = re.search(r"within (\S+)% of the best possible", sentence)
+    found = dual_bound.dual_bound(model, sht.Sparsity(2), upper, np.float32)
+    said = re.search(r"within (\S+)% of the best possible", found.sentence)
+    assert found.optimal == ("Proved" in found.sentence) == (lower == upper)
     assert bool(said) == ((lower, upper) in [(1.0, 1.5), (1.0, 2.0), (-1.5, -1.0)])
     for best in np.linspace(lower, upper, 7) if said else ():
         assert upper - best <= float(said[1]) / 100 * abs(best) * (1 + 1e-9)

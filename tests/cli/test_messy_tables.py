@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from sparsehtp.cli.fit import Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.tables import Problems, load_data
+from sparsehtp.cli.tables import Problems, _of_cells, load_data
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -559,3 +560,12 @@ def test_thousands_that_are_not_clear_stop_the_fit(tmp_path):
     ways = (("--thousands", "point"), ("--decimal", "point"))
     models = [made(tmp_path / "out", "fit", tmp_path / "table.csv", *target[:-2], *way)[1] for way in ways]
     assert models[0]["coefficients"] != models[1]["coefficients"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "rows", "whose"), [(11, 20, True), (10, 20, False), (12, 200, False), (21, 200, True)]
+)
+def test_texts_of_many_levels_may_name_whom_rows_are_of(levels, rows, whose):
+    column = pd.Series([f"level {i % levels}" for i in range(rows)], name="of")
+    said = _of_cells(column, "text", SimpleNamespace(dummies=False))
+    assert ("--groups of" in said) == whose and "--drop of" in said

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import log_softmax
 from sklearn.covariance import EmpiricalCovariance, oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 import sparsehtp as sht
@@ -268,3 +269,9 @@ def test_two_variables_are_enough():
     S = np.array([[2.0, 1.0], [1.0, 2.0]])
     found = sht.SparsePrecision(k=1, covariance="precomputed").fit(S)
     np.testing.assert_allclose(found.precision_, np.linalg.inv(S), rtol=1e-9)
+
+
+def test_a_fit_that_was_cut_short_warns():
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    with pytest.warns(ConvergenceWarning):
+        assert sht.SparsePrecision(k=3, max_iter=1).fit(X).result_ == "max_steps"

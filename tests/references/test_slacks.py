@@ -169,6 +169,7 @@ def test_bounds_of_nodes_and_what_they_decide_are_right(x64, seeds):
         shown = (np.isfinite(pairs) | doubt)[last]
         number = np.where(left == 1, free, free * (free - 1) // 2)[last]
         assert last.size > 20 and np.array_equal(shown.sum((1, 2)), number), seed
+        assert not doubt.any(), "with a ridge of one"
         for row, i, j in np.argwhere(shown):
             row, S = last[row], tuple(sorted({i, j, *np.flatnonzero(inn[last[row]])}))
             assert i <= j and len(S) == k and not out[row, [i, j]].any(), seed
