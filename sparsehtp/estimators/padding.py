@@ -100,7 +100,7 @@ class Padding:
         """A coefficient or a bound (or a row of them) for every column, 0 for the added ones."""
         return _with_zeros(a, self.size[1] - self.p)
 
-    def l2(self, l2: Any) -> np.ndarray:
+    def l2(self, l2: np.ndarray) -> np.ndarray:
         """l2 for every column, 0 for the added ones."""
         if l2.shape not in ((), (self.p,)):
             raise ValueError(f"l2: needs a scalar or one value per feature ({self.p}), got shape {l2.shape}.")
@@ -108,7 +108,7 @@ class Padding:
             return l2
         return self.of_columns(np.broadcast_to(l2, self.p))
 
-    def l2s(self, l2s: Any) -> np.ndarray:
+    def l2s(self, l2s: np.ndarray) -> np.ndarray:
         """l2 for every column, in every row of a grid."""
         return np.stack([self.l2(each) for each in l2s])
 

@@ -184,13 +184,13 @@ class Chain(NamedTuple):
         model, threshold = self.model, self.threshold
         nobody, noise = float(np.finfo(model.dtype).max ** 0.5), _noise(model)
         if given is not None:
-            found = self.solved(nobody, None)  # those that pay nothing, alone
+            found = self.solved(nobody, None) if free_of_charge(threshold).size else None
             for price in given:
                 row = self.row(float(price), found)
                 found = row.found
                 yield row
             return
-        row = self.row(nobody, None)
+        row = self.row(nobody, None)  # those that pay nothing, alone
         gain, value = map(float, jax.device_get(_largest_gain(model, threshold, row.x)))
         last = max(gain, 0.0) / BELOW
         yield row._replace(l0=last)

@@ -1,6 +1,5 @@
 """SparsePCA against all supports, ordinary PCA, and scikit-learn's and abess's sparse components."""
 
-import importlib
 import itertools
 from fractions import Fraction
 
@@ -14,6 +13,7 @@ from sklearn.decomposition import SparsePCA as Penalised
 import sparsehtp as sht
 from sparsehtp.estimators import sparse_pca
 from sparsehtp.linalg import sparse_eigenvector
+from sparsehtp.linalg.sparse_eigenvector import _swap
 
 
 def correlated(n, p, seed):
@@ -49,7 +49,7 @@ def test_starts_and_swaps_find_the_best_support_nearly_always():
 
 def test_where_exchanges_end_none_raises_the_largest_eigenvalue():
     """From any support, of fewer features than there are slots."""
-    swap, p = jax.jit(importlib.import_module("sparsehtp.linalg.sparse_eigenvector")._swap), 9
+    swap, p = jax.jit(_swap), 9
     with jax.enable_x64(True):
         for seed in range(24):
             rng = np.random.default_rng(seed)

@@ -99,6 +99,18 @@ def test_what_a_row_pays():
         assert penalised_path.free_of_charge(threshold).tolist() == free
 
 
+@pytest.mark.parametrize(("keep", "first"), [(None, None), ([1], "kept")])
+def test_each_row_at_given_prices_starts_at_the_last_one(monkeypatch, keep, first):
+    """The first one at what pays nothing; where nothing does, no solve is spent on it."""
+    monkeypatch.setattr(penalised_path, "_noise", lambda model: 0.0)
+    chain = SimpleNamespace(model=SimpleNamespace(dtype=np.dtype(float)), threshold=sht.L0L1L2(0.0, keep=keep))
+    solved = []
+    chain.solved = lambda l0, start: solved.append((l0 > 1e9, start)) or "kept"
+    chain.row = lambda l0, start: SimpleNamespace(start=start, found=l0)
+    rows = list(penalised_path.Chain.rows(chain, np.array([0.3, 0.1, 0.1]), 9))
+    assert [row.start for row in rows] == [first, 0.3, 0.1] and solved == [(True, None)] * (keep is not None)
+
+
 def test_prices_run_from_the_largest():
     np.testing.assert_array_equal(penalised_path._checked([0.02, 0.5, 0.1]), [0.5, 0.1, 0.02])
     cases.refused(ValueError, "l0s: needs finite numbers >= 0", lambda: penalised_path._checked([0.1, -1]))
