@@ -310,9 +310,11 @@ def test_solvers_take_lanes():
 
 def test_the_sphere_of_the_gap_screens_what_no_optimum_has():
     for seed in range(4):
-        problem = small(seed)._replace(l2=0.5, lower=-np.inf, upper=np.inf)
-        best, (chosen,) = best_penalised(problem)
-        found = sht.solve(*posed(problem), SPHERE, record=None)
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((20, 6))
+        y = X @ np.where(np.arange(6) < 3, [2, -1, 0.5, 0, 0, 0], 0) + 0.3 * rng.standard_normal(20)
+        found = sht.solve(sht.LinearModel(X, y, l2=0.5), sht.L0L1L2(0.05, 0.02), SPHERE, record=None)
+        best, (chosen,) = best_penalised(Problem(X, y, np.ones(20), 0.05, 0.02, 0.5, False, "squared"))
         assert found.state.lower <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
         known = np.asarray(found.state.out), np.asarray(found.state.inn)
         assert not np.any(chosen & known[0]) and known[0].any() and not known[1].any(), "of the others it says nothing"

@@ -1,6 +1,6 @@
 """Derivatives of solutions: finite differences, the adjoint, second derivatives, batches, and clear refusals."""
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import cases
 import jax
@@ -414,9 +414,19 @@ def test_rows_of_a_path(solver):
         np.testing.assert_allclose(dot, expected, rtol=1e-5, atol=1e-7)
 
 
+class Poor(NamedTuple):
+    """Equations whose inverse is wrong by a hundredth."""
+
+    A: jax.Array
+
+    def product(self, z, v):
+        return self.A @ v
+
+    def inverse(self, point, free):
+        return lambda b: 1.01 * jnp.linalg.solve(self.A, b)
+
+
 def test_a_solution_of_equations_is_refined():
-    """Where their inverse is wrong by a hundredth."""
     A, b = jnp.array([[2.0, 0.5], [0.5, 1.0]]), jnp.array([1.0, -2.0])
-    poor = SimpleNamespace(product=lambda z, v: A @ v, inverse=lambda *_: lambda b: 1.01 * jnp.linalg.solve(A, b))
-    found = _linear_solve(poor, jnp.zeros(2), jnp.ones(2, bool), b)
+    found = _linear_solve(Poor(A), jnp.zeros(2), jnp.ones(2, bool), b)
     np.testing.assert_allclose(found, (1 - 1e-4) * np.linalg.solve(A, b), rtol=1e-12)
