@@ -87,9 +87,8 @@ def test_sweeps_are_those_of_their_formula():
 
     @cases.jit
     def swept(order, count):
-        descent = Descent(
-            dual, gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
-        )
+        block = gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
+        descent = Descent(dual, block)
         fit = descent.start(jnp.append(w, jnp.zeros(2)), jnp.asarray(b))
         fit = fit._replace(eta=jnp.where(s > 0, fit.eta, np.nan))  # rows without a weight may overflow
         fits = fit, descent.sweep(fit, descent.penalty_update), descent.sweep(fit, descent.penalty_update, order, count)
@@ -185,10 +184,8 @@ def test_algorithm_1_is_the_printed_one(lam2, omega):
 
 @pytest.mark.slow
 def test_the_printed_form_bounds_what_the_convex_one_finds():
-    objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
-    convex, printed = (
-        sht.solve(objective, threshold, sht.solvers.PrimalDual(inner=inner)) for inner in ("convex", "printed")
-    )
+    given = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
+    convex, printed = (sht.solve(*given, sht.solvers.PrimalDual(inner=inner)) for inner in ("convex", "printed"))
     lower, upper = float(printed.state.lower), float(convex.value)
     assert lower <= upper * (1 + 1e-12) and float(convex.state.lower) <= float(printed.value) * (1 + 1e-12)
     assert printed.fired and float(printed.value) <= 1.01 * upper
@@ -421,9 +418,8 @@ def test_a_move_gains_between_what_is_found_and_what_is_bounded():
         objective, threshold = posed(problem, lower=problem.lower, upper=problem.upper)
         w = np.clip(np.where(np.arange(6) % 2, 0, 0.3), problem.lower, problem.upper)
         entries = sht.results.Support(np.arange(8), np.append(w != 0, [True, False]))
-        point = penalised._penalised(
-            objective, threshold.bind(objective), objective.to_internal(jnp.asarray(w), 0.1), entries
-        )
+        x = objective.to_internal(jnp.asarray(w), 0.1)
+        point = penalised._penalised(objective, threshold.bind(objective), x, entries)
         most = moves(problem, w, 0.1)
         assert point.found.gain <= most + 1e-4 and 0 < most <= point.most + 1e-12, (seed, l0, point.found, most)
 
@@ -455,10 +451,9 @@ def small(seed, logistic=False):
 
 
 def posed(problem, **options):
-    loss = cases.LOSSES[problem.loss]
-    return sht.LinearModel(problem.X, problem.y, loss, problem.l2, problem.weights, fit_intercept=True), sht.L0L1L2(
-        problem.l0, problem.l1, prices=problem.prices, **options
-    )
+    X, y, weights, l0, l1, l2, *_ = problem
+    model = sht.LinearModel(X, y, cases.LOSSES[problem.loss], l2, weights, fit_intercept=True)
+    return model, sht.L0L1L2(l0, l1, prices=problem.prices, **options)
 
 
 @pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])

@@ -76,7 +76,7 @@ def exhaustive(loss, X, y, k, l2):
     """The least objective over all supports of k columns and an intercept, by SciPy."""
 
     def minimum(support):
-        A = np.column_stack([X[:, support], np.ones(len(y))])
+        A = np.column_stack([X[:, support.astype(int)], np.ones(len(y))])
 
         def objective(z):
             eta = A @ z
