@@ -89,22 +89,6 @@ def test_groups_of_rows_stay_together():
         sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
 
 
-def test_weights_reach_the_scorer():
-    weights = 1.0 + np.arange(N) % 4
-    options = {"k": [1, 2], "l2": 1e-2, "solver": "forward", "cv": FOLDS}
-    loss = sht.SparseRegressor(**options).fit(X, Y, weights).cv_results_["scores"]
-    square = sht.SparseRegressor(scoring="neg_mean_squared_error", **options).fit(X, Y, weights).cv_results_["scores"]
-    np.testing.assert_allclose(square, 2 * loss, rtol=1e-6)
-
-
-def test_a_scorer_without_weights_is_named_where_weights_differ():
-    options = {"k": [1, 2], "l2": 1e-2, "solver": "htp", "cv": FOLDS, "scoring": "neg_max_error"}
-    plain, equal = (sht.SparseRegressor(**options).fit(X, Y, each).cv_results_ for each in (None, np.full(N, 0.3)))
-    np.testing.assert_array_equal(equal["scores"], plain["scores"])
-    with pytest.raises(ValueError, match=r"scoring: .*max_error.* takes no sample_weight"):
-        sht.SparseRegressor(**options).fit(X, Y, 1.0 + np.arange(N) % 4)
-
-
 def test_select_from_model_keeps_every_chosen_feature():
     scales = np.array([1.0, 1.0, 1.0, 1.0, 50.0, 1.0])
     model = sht.SparseRegressor(k=3).fit(X * scales, Y)

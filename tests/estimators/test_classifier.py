@@ -49,17 +49,6 @@ def test_equals_scikit_learn_on_the_chosen_features(data, solver, class_weight):
     np.testing.assert_array_equal(model.predict(X), reference.predict(chosen))
 
 
-def test_labels_of_any_type_give_the_same_scores(data):
-    X, y = data
-    scores = sht.SparseClassifier(k=2, solver="htp").fit(X, y).decision_function(X)
-    for labels in (np.array([3, 8]), np.array([False, True]), np.array([-1.0, 1.0]), np.array(["a", "b"], object)):
-        coded = labels[(y == "yes").astype(int)]
-        model = sht.SparseClassifier(k=2, solver="htp").fit(X, coded)
-        np.testing.assert_array_equal(model.decision_function(X), scores)
-        np.testing.assert_array_equal(model.classes_, labels)
-        np.testing.assert_array_equal(model.predict(X), labels[(scores > 0).astype(int)])
-
-
 def test_null_model_predicts_the_log_odds(data):
     X, y = data
     weights = np.random.default_rng(1).uniform(size=N)
@@ -91,7 +80,10 @@ def test_probabilities_are_means_of_the_loss(loss, mean):
     np.testing.assert_allclose(model.predict_proba(X), each / each.sum(1, keepdims=True), rtol=1e-6)
     assert isinstance(loss, Cauchit) or np.isfinite(model.predict_log_proba(1e5 * X)).all()
     model.coef_, model.intercept_, model.classes_ = model.coef_[:1], model.intercept_[:1], np.arange(2)
-    np.testing.assert_allclose(model.predict_proba(X), np.column_stack([1 - each[:, 0], each[:, 0]]), rtol=1e-6)
+    offset = np.linspace(1, -2, 7)
+    one = mean(X[:, 0] + 0.5 + offset)
+    np.testing.assert_allclose(model.predict_proba(X, offset), np.column_stack([1 - one, one]), rtol=1e-6)
+    assert model.score(X, one > 0.5, offset=offset) == 1 > model.score(X, one > 0.5)
 
 
 @pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])

@@ -36,16 +36,6 @@ def test_an_exposure_is_a_rate_weighted_by_it():
     np.testing.assert_allclose(model.score(X, y, offset=np.log(exposure)), expected, rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_a_score_and_probabilities_take_a_constant_offset():
-    X, y, _ = rates(1)
-    settings, offset = dict(k=2, l2=0.05, solver="htp"), np.full(len(y), 2.5)
-    for kind, target in ((sht.SparseRegressor, y), (sht.SparseClassifier, y > 1)):
-        plain, moved = kind(**settings).fit(X, target), kind(**settings).fit(X, target, offset=offset)
-        assert moved.score(X, target, offset=offset) == pytest.approx(plain.score(X, target), abs=1e-9)
-    np.testing.assert_allclose(moved.predict_proba(X, offset), plain.predict_proba(X), atol=1e-6)
-
-
 def test_scikit_learn_routes_it_to_folds_with_weights_and_groups():
     X, y, exposure = rates(4)
     more = {"offset": np.log(exposure), "sample_weight": 1.0 + np.arange(len(y)) % 2}

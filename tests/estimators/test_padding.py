@@ -1,15 +1,13 @@
-"""Shapes in buckets: fits in padded arrays are those in arrays of the data's shape, and neighbours share programs."""
+"""Shapes in buckets: fits in padded arrays are those in arrays of the data's shape."""
 
 import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from counting import programs
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp._programs import clear
 from sparsehtp.designs import SparseDesign
 from sparsehtp.estimators.fit import Problem
 from sparsehtp.estimators.padding import Padding, bucket
@@ -176,14 +174,3 @@ def test_where_shapes_decide_the_answer_they_are_those_of_the_data():
         plan = SimpleNamespace(prices=prices, solver=solver, l2=np.array(0.1))
         padding = Problem(SimpleNamespace(X=np.zeros((41, 19))), plan, None, None).padding
         assert padding.active == active and padding.size == ((44, 20) if active else (41, 19))
-
-
-def test_neighbours_share_programs():
-    clear()  # room for the programs of this test, whatever ran before it
-    thin = np.where(np.arange(N)[:, None] < 41, THIN, 0)  # the same number of entries
-    for rows in (44, 42, 41):
-        for data in (X[:rows, :19], sparse.csr_array(thin)[:rows, :19]):
-            model = sht.SparseRegressor(cv=3, solver="htp")
-            assert bool(programs(lambda: model.fit(data, Y[:rows]))) == (rows == 44)  # noqa: B023
-    sht.SparseRegressor(k=9, solver="htp").fit(X[:41, :20], Y[:41])
-    assert programs(lambda: sht.SparseRegressor(k=3, solver="htp").fit(X[:43, :19], Y[:43])) == 0

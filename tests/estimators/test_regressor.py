@@ -43,9 +43,8 @@ def test_least_squares_on_the_chosen_features(data, solver):
 
 
 def test_null_model_keep_and_groups(data):
-    pandas = pytest.importorskip("pandas")
     X, y = data
-    frame = pandas.DataFrame(X, columns=list("abcdefgh"))
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
     null = sht.SparseRegressor(k=0, solver="htp").fit(X, y)
     assert not null.coef_.any() and not null.support_.any()
     np.testing.assert_allclose(null.intercept_, y.mean())

@@ -1,4 +1,4 @@
-"""RobustPCA on planted matrices, against principal component pursuit."""
+"""RobustPCA on planted matrices, and where it ends."""
 
 import warnings
 
@@ -27,28 +27,6 @@ def test_planted_matrices_are_recovered_exactly(share, size, condition):
     np.testing.assert_allclose(model.sparse_, S, atol=1e-6)
     np.testing.assert_allclose(model.singular_values_, np.linalg.svd(L)[1][:3], rtol=1e-6)
     assert model.objective_value_ <= 1e-10
-
-
-def pursuit(M, steps=200):
-    """min ||L||_* + lambda ||S||_1 subject to L + S = M, by the alternating direction method."""
-    weight, mu = 1 / np.sqrt(max(M.shape)), M.size / (4 * np.abs(M).sum())
-    S, dual = np.zeros_like(M), np.zeros_like(M)
-    for _ in range(steps):
-        U, s, Vt = np.linalg.svd(M - S + dual / mu, full_matrices=False)
-        L = (U * np.maximum(s - 1 / mu, 0)) @ Vt
-        Z = M - L + dual / mu
-        S = np.sign(Z) * np.maximum(np.abs(Z) - weight / mu, 0)
-        dual += mu * (M - L - S)
-    return L
-
-
-def test_it_is_as_near_as_principal_component_pursuit():
-    rng = np.random.default_rng(1)
-    for noise, room in ((0.0, 1e-5), (0.1, 0.0)):
-        L, S = planted(40, 40, 2, 0.05, 5)
-        M = L + S + noise * rng.standard_normal(L.shape)
-        ours, convex = sht.RobustPCA(2, int(np.count_nonzero(S))).fit(M).low_rank_, pursuit(M)
-        assert np.linalg.norm(ours - L) <= np.linalg.norm(convex - L) + room * np.linalg.norm(L)
 
 
 def test_at_the_end_both_parts_are_best_given_the_other():

@@ -3,10 +3,8 @@
 import itertools
 import pickle
 
-import jax
 import numpy as np
 import pytest
-from scipy.optimize import lsq_linear
 from sklearn.linear_model import MultiTaskLasso
 from sklearn.metrics import d2_tweedie_score
 
@@ -66,32 +64,3 @@ def test_predictions_take_offsets():
         moved, plain = (sht.SparseRegressor(k=2, l2=0.1, solver="htp") for _ in range(2))
         predicted = moved.fit(X, Y, offset=each).predict(X, each)
         np.testing.assert_allclose(predicted, plain.fit(X, Y - column).predict(X) + column, rtol=1e-9)
-    with jax.enable_x64(True):
-        objectives = (sht.MultiResponse(X, Y, l2=0.1, offset=offset), sht.MultiResponse(X, Y - offset, l2=0.1))
-        x = [sht.reduced_rank(objective).at(1) for objective in objectives]
-    np.testing.assert_allclose(*x, rtol=1e-9)
-
-
-def within(chosen, lower, upper):
-    """The least loss of some features' coefficients within bounds, by SciPy, response by response."""
-    A = X[:, chosen] - X[:, chosen].mean(0)
-    fits = [lsq_linear(A, Y[:, r] - Y[:, r].mean(), (lower, upper), method="bvls", tol=1e-14) for r in range(T)]
-    return np.array([fit.x for fit in fits]), sum(fit.cost for fit in fits)
-
-
-@pytest.mark.parametrize(
-    ("options", "sets"),
-    [
-        pytest.param({"bounds": (-0.5, 0.8)}, list(itertools.combinations(range(P), 2)), marks=pytest.mark.slow),
-        ({"groups": [0, 1, 0, 2, 1, 2], "positive": True}, [(0, 2, 1, 4), (0, 2, 3, 5), (1, 4, 3, 5)]),
-    ],
-)
-def test_bounds_and_groups_against_all_sets(options, sets):
-    lower, upper = options.get("bounds", (0.0, np.inf))
-    best = min(sets, key=lambda chosen: within(list(chosen), lower, upper)[1])
-    model = sht.SparseRegressor(k=2, l2=0, **options).fit(X, Y)
-    np.testing.assert_array_equal(np.flatnonzero(model.support_), sorted(best))
-    np.testing.assert_allclose(model.coef_[:, list(best)], within(list(best), lower, upper)[0], rtol=1e-6, atol=1e-9)
-    by_folds = sht.SparseRegressor(k=[0, 1, 2], cv=3, solver="htp", **options).fit(X, Y)
-    assert by_folds.coef_.min() >= lower and by_folds.coef_.max() <= upper and by_folds.path_.n_units in (3, P)
-    assert by_folds.support_.sum() == by_folds.k_ * P // by_folds.path_.n_units

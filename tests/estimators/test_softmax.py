@@ -1,10 +1,7 @@
-"""SparseClassifier(loss="softmax"): multinomial logistic regression on k features that all classes share."""
-
-import itertools
+"""More than two classes: a softmax on k features that all classes share, or one against the rest."""
 
 import numpy as np
 import pytest
-from exhaustive import of_matrices
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
@@ -16,12 +13,8 @@ RNG = np.random.default_rng(0)
 NOISY = np.column_stack([X, RNG.standard_normal((150, 4))])
 
 
-@pytest.fixture(scope="module")
-def model():
-    return sht.SparseClassifier(k=2, loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
-
-
-def test_shared_features_are_those_of_a_multinomial_fit(model):
+def test_shared_features_are_those_of_a_multinomial_fit():
+    model = sht.SparseClassifier(k=2, loss="softmax", l2=0.01).fit(NOISY, NAMES[Y])
     assert model.coef_.shape == (3, 8) and model.intercept_.shape == (3,)
     np.testing.assert_array_equal(np.flatnonzero(model.support_), [2, 3])
     np.testing.assert_array_equal(model.support_, model.coef_.any(axis=0))
@@ -42,13 +35,26 @@ def test_two_classes_are_logistic():
     np.testing.assert_array_equal(a.predict_proba(X[rows]), b.predict_proba(X[rows]))
 
 
-def test_groups_within_bounds_against_all_sets():
-    """The four features as three groups, of which the best two are found, with SciPy's refits."""
-    groups = np.array([0, 1, 2, 1])
-    options = dict(groups=groups, bounds=(-0.4, 0.6), l2=0.1, standardize=False)
-    model = sht.SparseClassifier(k=2, loss="softmax", **options).fit(X, Y)
-    parts = {chosen: X[:, np.isin(groups, chosen)] for chosen in itertools.combinations(range(3), 2)}
-    values = {chosen: of_matrices(part, Y, 0.1, (-0.4, 0.6))[0] for chosen, part in parts.items()}
-    best = min(values, key=values.get)
-    np.testing.assert_array_equal(model.support_, np.isin(groups, best))
-    np.testing.assert_allclose(model.objective_value_, values[best], rtol=1e-7)
+def test_one_against_the_rest_is_a_binary_fit_of_each_class():
+    """With one k and one l2 for all."""
+    model = sht.SparseClassifier(solver="forward").fit(X, NAMES[Y])
+    assert model.score(X, NAMES[Y]) > 0.9 and list(model.classes_) == list(NAMES)
+    assert model.coef_.shape == (3, 4) and model.intercept_.shape == (3,) and model.result_ == ["converged"] * 3
+    np.testing.assert_array_equal(model.support_, model.coef_.any(axis=0))
+    assert len(model.path_) == len(model.history_) == len(model.certificate_) == 3
+    assert model.cv_results_["scores"].shape == (4 * 5, len(model.path_[0]))
+    one = sht.SparseClassifier(k=model.k_, l2=model.l2_, solver="forward").fit(X, Y == 1)
+    assert list(one.support_) == list(model.coef_[1] != 0)
+    one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="forward").fit(X, Y == 1)
+    np.testing.assert_allclose(one.coef_[0], model.coef_[1], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_class_weights_are_sample_weights():
+    options = dict(k=2, solver="forward", l2=0.01)
+    weighted = sht.SparseClassifier(class_weight={0: 1, 1: 2, 2: 3}, **options).fit(X, Y)
+    repeated = sht.SparseClassifier(**options).fit(np.repeat(X, Y + 1, axis=0), np.repeat(Y, Y + 1))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+    balanced = sht.SparseClassifier(class_weight="balanced", **options).fit(X[40:], Y[40:])
+    by_hand = sht.SparseClassifier(class_weight={0: 5, 1: 1, 2: 1}, **options).fit(X[40:], Y[40:])
+    np.testing.assert_allclose(balanced.coef_, by_hand.coef_, rtol=1e-6)

@@ -6,6 +6,7 @@ import warnings
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
@@ -22,8 +23,10 @@ from sparsehtp.plot import (
     best_swaps,
     plot_coefficients,
     plot_collected,
+    plot_components,
     plot_cv,
     plot_history,
+    plot_parts,
     plot_path,
     plot_predictions,
     plot_proof,
@@ -185,17 +188,7 @@ def test_path_draws_one_line_for_the_levels_of_a_category():
 @pytest.mark.parametrize("l2s", [(0.1,), np.geomspace(1e-4, 10, 12)])
 def test_cv_marks_the_choices(l2s):
     cv = make_cv(make_path(6, 6, l2s))
-    table = {
-        "ks": cv.path.ks,
-        "l2s": cv.path.l2s,
-        "mean_loss": cv.mean,
-        "se": cv.se,
-        "scores": cv.scores,
-        "times": 1.0,
-        "best_index": cv.best,
-        "best_1se_index": cv.best_1se,
-    }
-    for given in (cv, table):
+    for given in (cv, cv.table):
         ax = check_legible(plot_cv(given))
         points = {line.get_marker(): line.get_xydata()[0] for line in ax.lines if line.get_linestyle() == "None"}
         np.testing.assert_allclose(points["o"], [cv.path.ks[cv.best], cv.mean[cv.best]])
@@ -447,3 +440,36 @@ def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
         plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.solvers.HTP()))
     with pytest.raises(TypeError, match="where folds chose its k"):
         plot_cv(None)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_components_are_drawn_with_their_names(count):
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 6)), columns=list("abcdef"))
+    model = sht.SparsePCA(count, k=2).fit(X)
+    axes = plot_components(model).axes
+    assert len(axes) == count
+    for ax, row in zip(axes, model.components_, strict=True):
+        chosen = np.flatnonzero(row)
+        assert sorted(label.get_text() for label in ax.get_yticklabels()) == sorted(X.columns[chosen])
+        np.testing.assert_allclose(sorted(bar.get_width() for bar in ax.patches), sorted(row[chosen]))
+    with pytest.raises(ValueError, match="feature_names: needs 6 names"):
+        plot_components(model, ["a"])
+
+
+def test_a_component_past_the_rank_has_no_bars():
+    model = sht.SparsePCA(2, k=2).fit(np.outer(np.arange(30.0), [1, 2]))
+    assert [len(ax.patches) for ax in plot_components(model).axes] == [2, 0]
+
+
+def test_the_parts_are_drawn_on_one_scale():
+    rng = np.random.default_rng(0)
+    Y = np.outer(rng.standard_normal(20), rng.standard_normal(15))
+    Y[3, 4] = 50
+    model = sht.RobustPCA(1, 1).fit(Y)
+    *panels, _ = plot_parts(model, Y).axes
+    shown = [ax.images[0] for ax in panels]
+    for image, part in zip(shown, (Y, model.low_rank_, model.sparse_), strict=True):
+        np.testing.assert_array_equal(image.get_array(), part)
+    assert len({image.get_clim() for image in shown}) == 1 and shown[0].get_clim()[1] < 50
+    with pytest.raises(ValueError, match="X: needs the shape"):
+        plot_parts(model, Y.T)
