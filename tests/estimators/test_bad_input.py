@@ -27,14 +27,7 @@ ESTIMATORS = [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)]
 
 PARAMETERS = {
     "k": [-1, 4, 2.5, "3", True, None, "gcv", np.array(2), np.inf, np.nan],
-    "cv": [
-        1,
-        "many",
-        [([0, 1], [20])],
-        [(range(10), range(5, 10))],
-        [(range(10), [])],
-        [(range(20), [0])],
-    ],
+    "cv": [1, "many", [([0, 1], [20])], [(range(10), range(5, 10))], [(range(10), [])], [(range(20), [0])]],
     "random_state": ["x"],
     "bounds": [(0, 0), (0, np.zeros(3)), 1],
     "l2": [-1, np.nan, "big", np.array([1.0, 2.0]), [], [0.1, -1]],
@@ -107,7 +100,6 @@ def lives(times, kind):
 
 
 R, C, L = sht.SparseRegressor, sht.SparseClassifier, sht.LowRankRegressor
-SOFT = {"loss": "softmax"}
 P, LDA, PCA, ROBUST = sht.SparsePrecision, sht.SparseLDA, sht.SparsePCA, sht.RobustPCA
 S = np.cov(X.T)
 COX, ORDINAL = sht.SparseCox(2, solver="htp"), sht.SparseOrdinal(2, solver="htp")
@@ -127,10 +119,7 @@ REFUSALS = [
     (C(class_weight={0: 1, 1: -1}), LABELS.astype(int), {}, "^class_weight"),
     (C(class_weight={0: 1, 1: 0}), LABELS.astype(int), {}, "^y: only one class has positive"),
     (C(scoring="accuracy"), COUNTS, {}, "scoring: one class against the rest"),
-    (C(1, **SOFT, groups=np.arange(2)), COUNTS, {}, "groups: needs one label per feature"),
-    (C(1, **SOFT, bounds=(1, 2)), COUNTS, {}, "lower: needs lower <= 0"),
-    (C(1, **SOFT, positive=True, bounds=(0, 1)), COUNTS, {}, "positive: cannot be combined with bounds"),
-    (C(9, **SOFT), COUNTS, {}, "k: is 9"),
+    (C(9, loss="softmax"), COUNTS, {}, "k: is 9"),
     (R(9), SEVERAL, {}, "k: is 9"),
     (R(3, groups=[0, 1, 0]), SEVERAL, {}, "k: is 3, but there are only 2 groups"),
     (R(1), Y, {"offset": Y[1:]}, "offset"),

@@ -1,4 +1,4 @@
-"""SparseOrdinal: forms of y, probabilities, offset, exchanges."""
+"""SparseOrdinal: forms of y, probabilities, scorers."""
 
 import numpy as np
 import pandas as pd
@@ -86,12 +86,3 @@ def test_scorers_of_scikit_learn_see_the_right_classes():
     for scoring in ("neg_log_loss", "roc_auc_ovr", "accuracy"):
         found, expected = (cross_val_score(make(), X, y, scoring=scoring, cv=3) for y in (names, CODE))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_swaps_and_the_null_model():
-    model, null = make().fit(X, Y), sht.SparseOrdinal(0).fit(X, Y)
-    assert list(model.swaps_.features) == [2, 5] and (model.swaps_.gains < 0).all()
-    np.testing.assert_allclose(null.predict_proba(X[:1])[0], np.bincount(CODE) / N, atol=1e-6)
-    with pytest.raises(TypeError, match="LinearModel"):
-        model.prove(1)

@@ -29,27 +29,26 @@ def test_planted_matrices_are_recovered_exactly(share, size, condition):
     assert model.objective_value_ <= 1e-10
 
 
+NOISY = sum(planted(40, 30, 2, 0.1, 5)) + 0.3 * np.random.default_rng(2).standard_normal((40, 30))
+
+
 def test_at_the_end_both_parts_are_best_given_the_other():
-    rng = np.random.default_rng(2)
-    M = sum(planted(40, 30, 2, 0.1, 5)) + 0.3 * rng.standard_normal((40, 30))
-    model = sht.RobustPCA(2, k=0.1).fit(M)
+    model = sht.RobustPCA(2, k=0.1).fit(NOISY)
     assert model.support_.sum() == 120
-    residual = np.abs(M - model.low_rank_)
+    residual = np.abs(NOISY - model.low_rank_)
     assert residual[model.support_].min() >= residual[~model.support_].max()
-    np.testing.assert_allclose(model.sparse_, np.where(model.support_, M - model.low_rank_, 0), atol=1e-12)
-    U, s, Vt = np.linalg.svd(M - model.sparse_)
+    np.testing.assert_allclose(model.sparse_, np.where(model.support_, NOISY - model.low_rank_, 0), atol=1e-12)
+    U, s, Vt = np.linalg.svd(NOISY - model.sparse_)
     np.testing.assert_allclose(model.low_rank_, (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
     np.testing.assert_allclose(np.abs(model.components_ @ Vt[:2].T), np.eye(2), atol=1e-6)
-    value = 0.5 * np.sum((M - model.low_rank_ - model.sparse_) ** 2)
+    value = 0.5 * np.sum((NOISY - model.low_rank_ - model.sparse_) ** 2)
     np.testing.assert_allclose(model.objective_value_, value, rtol=1e-9)
 
 
 def test_a_tolerance_below_rounding_is_that_of_rounding():
-    rng = np.random.default_rng(2)
-    M = sum(planted(40, 30, 2, 0.1, 5)) + 0.3 * rng.standard_normal((40, 30))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        exact, near = sht.RobustPCA(2, k=0.1, tol=1e-300).fit(M), sht.RobustPCA(2, k=0.1).fit(M)
+        exact, near = sht.RobustPCA(2, k=0.1, tol=1e-300).fit(NOISY), sht.RobustPCA(2, k=0.1).fit(NOISY)
     assert exact.n_iter_ > near.n_iter_ and np.array_equal(exact.support_, near.support_)
 
 
