@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.feature_selection import SelectFromModel
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
@@ -240,7 +241,12 @@ def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():
         with pytest.raises(ValueError, match="takes no sample_weight"):
             score(y, eta, unit * np.array([1, 1.01, 1]))
     taken = make_scoring(lambda estimator, X, y, **more: more["sample_weight"].sum(), SimpleNamespace(), lambda y: y)
-    assert taken(y, eta, np.array([1.0, 2, 3])) == -6
+    weights = np.array([1.0, 2, 3])
+    assert taken(y, eta, weights) == -6
+    named = {name: make_scoring(name, sht.SparseRegressor(), lambda y: y) for name in ("neg_max_error", "r2")}
+    assert named["r2"](y, eta, weights) == pytest.approx(-r2_score(y, eta, sample_weight=weights))
+    with pytest.raises(ValueError, match=r"scoring: .*max_error.* takes no sample_weight"):
+        named["neg_max_error"](y, eta, weights)
 
 
 def test_shares_that_sum_to_one_but_for_rounding_are_priors():
