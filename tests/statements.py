@@ -627,9 +627,10 @@ PROVED = [name for name in PARAMETERS if name != "tweedie"]
 
 
 def other_proof(rng, seed, double):
-    """A proof of another loss."""
+    """A proof of another loss, of which a feature may be kept."""
     drawn = draw_other(rng, PROVED[seed // 2 % len(PROVED)], double, *SETTINGS[1 - double], 1e-8)
-    ratio = rng.choice([None, 1.05])
+    ratio, keep = rng.choice([None, 1.05]), [int(rng.integers(FEW))] if rng.random() < 0.3 else ()
+    drawn = drawn._replace(keep=keep)
     yield drawn
     proof = sht.prove(drawn.model(), drawn.threshold(), collect=ratio, time_limit=120)
     yield from of_proof(drawn, proof, by_search(drawn), ratio)

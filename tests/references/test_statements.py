@@ -39,9 +39,15 @@ def test_statements(kind):
     assert false(kind, range(FIRST, FIRST + int(SHARES[kind] * NUMBER))) == {}
 
 
-def test_a_few_proofs():
-    """Single precision, with an intercept and standardised: far means, near copies, little noise."""
-    assert false("proof", range(0, 240, 6)) == {}
+@pytest.mark.parametrize("first", [1, 0], ids=["float64", "float32"])
+def test_a_few_proofs(first):
+    """With an intercept and standardised: far means, near copies, little noise."""
+    assert false("proof", range(first, 240, 12)) == {}
+
+
+def test_a_few_proofs_of_another_loss():
+    """The negative binomial one."""
+    assert false("other proof", range(9, 30, 16)) == {}
 
 
 @pytest.mark.parametrize("first", [1, 0], ids=["float64", "float32"])
