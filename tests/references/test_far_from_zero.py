@@ -45,9 +45,9 @@ def draw(name, dtype, seed):
     return X, y, np.where(rng.uniform(size=N) < 0.1, 0, rng.uniform(0.5, 2, N)).astype(dtype)
 
 
-def problem(name, X, y, weights, offset=None):
+def problem(name, X, y, weights):
     loss = Loss(name, np.longdouble(PARAMETERS[name]))
-    return Problem(X, y, loss, L2, weights / weights.max(), offset, intercept=True, standardize=True)
+    return Problem(X, y, loss, L2, weights / weights.max(), intercept=True, standardize=True)
 
 
 def rounded(name, y, dtype):
@@ -119,13 +119,6 @@ def test_a_solution_says_what_rounding_of_its_intercept_costs(name, dtype):
         told += warned
         if F > float(solution.value) + 2 * tolerance("swap", dtype) * size:
             assert warned, seed
-        c = sht.certificate(model, sht.Sparsity(K), solution)
-        assert abs(c.upper_bound - F) <= rounded(name, y, dtype) * size, seed
-        if c.stationary:
-            masks, minima, _ = exact.minima()
-            support = np.isin(np.arange(P), np.asarray(solution.support.idx)[np.asarray(solution.support.mask)])
-            best = minima[(masks == support).all(1)][0]
-            assert F - best <= 1.01 * tolerance("stationary", dtype) * size, seed
     assert told or dtype is np.float64
 
 
