@@ -8,14 +8,12 @@ import contextlib
 import itertools
 import re
 import tempfile
-import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from cases import BY_NAME, chained
 from exact import LOG_LINK, Loss, Problem
@@ -760,97 +758,6 @@ def of_estimator(drawn, model, exact, about):
     yield from of_certificate(drawn, held, model.certificate_, exact)
 
 
-# --- objectives of one's own -----------------------------------------------------------------------------------------
-def _kinked(x, X, y):
-    return jnp.mean(jnp.abs(X @ x - y))
-
-
-def _scale(x, X, y):  # Student's t with a learned scale, the last entry
-    r = (X[:, :-1] @ x[:-1] - y) / jnp.exp(x[-1])
-    return jnp.mean(2 * jnp.log1p(r**2 / 3)) + x[-1]
-
-
-def _upside(x, X, y):
-    return -jnp.mean((X @ x - y) ** 2)
-
-
-def _norm(x, X, y):
-    return jnp.mean((X @ x - y) ** 2) / 2 + 0.1 * jnp.linalg.norm(x)
-
-
-def _flat(x, X, y):
-    return jnp.mean(1 - jnp.exp(-((X @ x - y) ** 2)))
-
-
-def _unbounded(x, X, y):
-    return -jnp.mean(y * (X @ x))
-
-
-def _quartic(x, X, y):
-    return jnp.mean((X @ x - y) ** 4) - jnp.mean((X @ x - y) ** 2)
-
-
-def _root(x, X, y):
-    return jnp.mean((X @ x - y) ** 2) + 0.1 * jnp.sum(jnp.sqrt(jnp.abs(x) + 1e-3)) + 0 * jnp.sum(jnp.log(2.0 + x))
-
-
-OWN = (_kinked, _scale, _upside, _norm, _flat, _unbounded, _quartic, _root)
-OWN_SOLVERS = (sht.solvers.BestSubset(), sht.solvers.HTP(), sht.solvers.FoBa(), sht.solvers.IHT(), sht.solvers.GraSP())
-PAIRS = [(fun, solver) for i, fun in enumerate(OWN) for solver in (OWN_SOLVERS[i % 2], OWN_SOLVERS[2 + i % 3])]
-PAIRS += [(fun, solver) for fun in (_kinked, _scale) for solver in OWN_SOLVERS if (fun, solver) not in PAIRS]
-
-
-def own(rng, seed, double):
-    """What says that it converged cannot be left downhill within its support."""
-    fun, solver = PAIRS[seed % len(PAIRS)]
-    X = rng.standard_normal((N, FEW)) * 10.0 ** rng.uniform(-1, 1)
-    y = X @ np.where(rng.random(FEW) < 0.5, rng.standard_normal(FEW), 0)
-    y = y + 10.0 ** rng.uniform(-2, 0.5) * rng.standard_normal(N)
-    start = rng.standard_normal(FEW) * (np.arange(FEW) < 2) if rng.random() < 0.3 else None
-    yield Drawn(X, y, np.zeros(FEW), None, None, False, False, 2, True, f"{fun.__name__} {type(solver).__name__}")
-    in_numpy = types.FunctionType(fun.__code__, {"jnp": np})
-
-    def value(x):
-        return float(in_numpy(x, X, y))
-
-    with precision(True), np.errstate(all="ignore"):
-        objective = sht.Custom(fun, X, y)
-        solution = sht.solve(objective, sht.Sparsity(2), solver, start, throw=False)
-        x, F = np.asarray(solution.x, float), float(solution.value)
-        here, claims = value(x), {"converged": int(solution.result) == sht.results.RESULTS.converged}
-        if np.isfinite(F) and abs(F - here) > 1e-9 * (1 + abs(here)):
-            yield "value", f"{F} is {here}"
-        if np.isfinite(F) and np.isfinite(x).all():
-            certificate = sht.certificate(objective, sht.Sparsity(2), solution)
-            claims["stationary"] = certificate.stationary
-            if re.search("No exchange|This is the best subset", certificate.statement):
-                yield "no exchange", f"of a function that need not be convex: {certificate.statement}"
-        for claim in (claim for claim, made in claims.items() if made):
-            down, how = downhill(value, x, chosen(solution), rng)
-            if down:
-                yield claim, f"{solution.describe()} x {x} F {here:.6g} value {F:.6g}: {how}"
-
-
-def downhill(value, x, members, rng):
-    """Whether some small step within the support lowers a function by more than a share of what its slopes allow."""
-    here, reach = value(x), 1 + np.abs(x).max()
-    if not np.isfinite(here):
-        return True, "F is not finite"
-    directions = rng.standard_normal((60, members.size))
-    directions = np.vstack(
-        [directions / np.linalg.norm(directions, axis=1, keepdims=True), np.eye(members.size), -np.eye(members.size)]
-    )
-    zero = np.zeros_like(x)
-    steep = max(abs(value(zero + 1e-3 * e) - value(zero - 1e-3 * e)) / 2e-3 for e in np.eye(x.size)) + 1e-9
-    for h in (1e-1, 1e-2, 1e-3):
-        for d in directions:
-            at = x.copy()
-            at[members] += h * reach * d
-            if value(at) < here - 1e-3 * h * reach * steep - 1e-9 * abs(here):
-                return True, f"a step of {h * reach:.0e} along {np.round(d, 2)} lowers F by {here - value(at):.2g}"
-    return False, ""
-
-
 KINDS = {
     "proof": least_squares,
     "certificate": certified,
@@ -860,7 +767,6 @@ KINDS = {
     "other proof": other_proof,
     "units": in_units,
     "estimator": estimated,
-    "own": own,
 }
 
 

@@ -54,8 +54,8 @@ def test_a_guess_is_seen(tmp_path):
     assert list(structure.guesses(tmp_path)) == ["room.py: getattr(objective.loss, 'a', 1)"]
 
 
-# The files in which a part is asked for its class, by the reason why: to narrow it to what is computed with, or to check
-# what a user passes. Declared attributes (`plain`, `penalises`, `descends`, ...) answer all else.
+# The files in which a part is asked for its class, by the reason why: to narrow it to what is computed with, or to
+# check what a user passes. Declared attributes (`plain`, `penalises`, `descends`, ...) answer all else.
 ASKED = {
     "what a user passes": "certificates/certificate certificates/generalised certificates/prove derivatives/implicit "
     "duality/dual objectives/linear_model objectives/multi_response solvers/base solvers/stochastic steps/sample "
