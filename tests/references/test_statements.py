@@ -23,6 +23,7 @@ SHARES = {
     "other solution": 0.02,
     "units": 0.03,
     "estimator": 0.04,
+    "other estimator": 0.03,
 }
 
 
@@ -53,6 +54,11 @@ def test_a_few_proofs_of_another_loss():
 def test_a_few_certificates(first):
     """With an intercept and standardised."""
     assert false("certificate", range(first, 100, 4)) == {}
+
+
+def test_a_few_estimators():
+    """In single precision, with an intercept and standardised."""
+    assert false("estimator", range(0, 48, 6)) == {}
 
 
 @pytest.mark.parametrize("place", range(4), ids=["keep", "box", "positive", "groups"])
