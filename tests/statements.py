@@ -4,7 +4,6 @@
 and what is so). Shapes and static settings are few, so that thousands of cases share their programs.
 """
 
-import contextlib
 import itertools
 import re
 import warnings
@@ -167,10 +166,6 @@ def blurred(at, value, w, eps, b=0.0):
     return np.sqrt(2 * abs(value) * q) + q + (EPS[True] * abs(float(b))) ** 2
 
 
-def percent(text):
-    return float(text) / 100
-
-
 def margin(sentence, said, here):
     """What an exchange may lower F by beside a sentence, None if it is not said."""
     found = re.search(sentence + r".*?\(by more than ([0-9.e+-]*[0-9])( of its value)?", said)
@@ -258,11 +253,11 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
         yield "history", f"{history}"
     found = re.search("to ([0-9.e+-]+)% of the objective", said)
     share = re.search("to ([0-9.e+-]+) of the objective w", said)
-    room = percent(found.group(1)) * size if found else float(share.group(1)) * null if share else 1e-9 * size
+    room = float(found.group(1)) / 100 * size if found else float(share.group(1)) * null if share else 1e-9 * size
     if proof.proved and here - most > room * (1 + 1e-6) + blur:
         yield "proved", where
     open_ = re.search("lowers the objective by at most ([0-9.e+-]+)%", said)
-    if open_ and here - most > percent(open_.group(1)) * size * (1 + 1e-6) + blur:
+    if open_ and here - most > float(open_.group(1)) / 100 * size * (1 + 1e-6) + blur:
         yield "at most", where
     if not proof.proved and "rounding in float64 hides the rest" not in said:
         yield "not proved", said
@@ -360,7 +355,7 @@ def of_sentences(drawn, solution, c, facts, k=None):
     if optimal and here - best > float(optimal.group(1)) * abs(here) * 1.01 + blur:
         yield "proved optimal", where("best", best)
     within = re.search("within ([0-9.e+-]+)% of the best possible", said)
-    if within and here - best > percent(within.group(1)) * abs(best) * 1.001 + blur:
+    if within and here - best > float(within.group(1)) / 100 * abs(best) * 1.001 + blur:
         yield "within", where("best", best)
     if "a better one exists" in said and best >= here:
         yield "a better one", where("best", best)
@@ -406,12 +401,6 @@ def of_bounds(drawn, bounds, exact):
     for j in map(int, bounds.nonzero):
         if all(j not in s for s in optima):
             yield "fixed in", f"{j} of {bounds}: {optima}"
-
-
-@contextlib.contextmanager
-def precision(double):
-    with jax.enable_x64(double):
-        yield
 
 
 SETTINGS = [(True, True), (True, False), (False, False)]  # an intercept, standardised columns
@@ -706,7 +695,7 @@ def estimated(rng, seed, double):
     drawn = draw(rng, double, *SETTINGS[seed // 2 % 3])
     l2, k = float(rng.choice([0.0, 1e-6, 1e-3, 1.0])), drawn.k if rng.random() < 0.8 else "bic"
     yield drawn
-    with precision(False), warnings.catch_warnings(record=True) as caught:
+    with jax.enable_x64(False), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = sht.SparseRegressor(k, l2=l2, fit_intercept=drawn.intercept, standardize=drawn.standardize)
         model.fit(drawn.X, drawn.y, drawn.weights, offset=drawn.offset)
@@ -765,7 +754,7 @@ def other_estimated(rng, seed, double):
     yield drawn
     loss = BY_NAME[drawn.loss.name](float(drawn.loss.parameter))
     kind = sht.SparseClassifier if loss.classification else sht.SparseRegressor
-    with precision(False):
+    with jax.enable_x64(False):
         model = kind(drawn.k, loss=loss, l2=drawn.l2, solver="htp").fit(drawn.X, drawn.y, drawn.weights)
         eta = model.decision_function(drawn.X) if loss.classification else model._predictor(drawn.X)
     exact, (x, b, *_) = drawn.problem(), held(model)
@@ -796,7 +785,7 @@ KINDS = {
 def violations(kind, seed):
     """(what was drawn, what was said and is not so); a refusal is an answer where it says why."""
     double, found = bool(seed % 2), []
-    with precision(double), warnings.catch_warnings():
+    with jax.enable_x64(double), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         case = KINDS[kind](np.random.default_rng(seed), seed, double)
         drawn = next(case)
