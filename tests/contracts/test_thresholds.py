@@ -223,6 +223,8 @@ def test_bounds_hold_in_original_units_whatever_is_rounded(dtype):
             for each in (bound.lower, bound.upper):
                 x = np.asarray(model.to_external(np.append(each, 0).astype(dtype))[0], float)[1:]
                 assert (lower[1:] <= x).all() and (x <= upper[1:]).all() and not np.isnan(each[0])
+                outer = lower if each is bound.lower else upper
+                np.testing.assert_allclose(x, outer[1:], rtol=5 * np.finfo(dtype).eps)
 
 
 class InOwnUnits(Unscaled):
