@@ -162,6 +162,11 @@ def test_of_points_that_are_as_good_the_first_is_returned():
     assert script(sht.stopping.Never(), kind=Best, gaps=at(9, 6.0, 5.0)).best_step == 9
 
 
+def test_a_history_keeps_the_last_step_of_every_block():
+    told = script(sht.stopping.Never(), gaps=np.arange(1.0, STEPS + 1), record=sht.results.Record(3)).history
+    np.testing.assert_array_equal(told.gap, [*range(3, STEPS, 3), STEPS])
+
+
 class Stalling(sht.QuadraticForm):
     def judged(self, threshold, x, support, result):
         return jnp.full_like(result, RESULTS.stalled)
