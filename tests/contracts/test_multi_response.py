@@ -162,66 +162,17 @@ def test_rank_is_reduced_rank_regression(solver, options):
         np.testing.assert_array_equal(solution.history.support_size[: int(solution.num_steps)], r)
 
 
-@pytest.mark.slow
-def test_rank_with_softmax():
-    objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
-    values = []
-    for solver in (sht.solvers.IHT(), sht.solvers.HTP()):
-        solution = sht.solve(objective, sht.Rank(1), solver, max_steps=500)
-        assert int(solution.result) == RESULTS.converged
-        assert np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-9) == 1
-        values.append(float(solution.value))
-    np.testing.assert_allclose(values[0], values[1], rtol=1e-8)
-
-    def outer(v):  # the same problem over factors
-        W = np.outer(v[:P], v[P : P + C]) / X.std(0)[:, None]
-        return formula("softmax", W, v[P + C :], l2=0.05, standardize=True)
-
-    rng = np.random.default_rng(0)
-    best = min(minimize(outer, 0.3 * rng.standard_normal(P + 2 * C)).fun for _ in range(5))
-    np.testing.assert_allclose(values[0], best, rtol=1e-6)
-
-
-def test_lanes_of_ranks_and_data_equal_the_loop():
-    targets = jnp.asarray(Y + np.random.default_rng(1).standard_normal((2, N, C)))
-    ranks = jnp.array([1, 2])
-
-    def run(Y, r):
-        return sht.solve(
-            sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.solvers.IHT(), max_steps=60
-        )
-
-    batch = jax.vmap(run)(targets, ranks)
-    for i in range(2):
-        single = run(targets[i], ranks[i])
-        np.testing.assert_allclose(batch.x[i], single.x, atol=1e-9)
-        np.testing.assert_allclose(batch.value[i], single.value, rtol=1e-12)
-
-
 def test_errors():
-    cases.refused(TypeError, "Rank", lambda: sht.solve(sht.LinearModel(X, Y[:, 0]), sht.Rank(1)))
-    cases.refused(TypeError, "RowSparsity", lambda: sht.solve(sht.LinearModel(X, Y[:, 0]), sht.RowSparsity(1)))
-    cases.refused(ValueError, "r: is 4", lambda: sht.solve(sht.MultiResponse(X, Y), sht.Rank(4)))
-    cases.refused(ValueError, "r_max", lambda: sht.solve(sht.MultiResponse(X, Y), sht.Rank(3, r_max=2)))
+    model = sht.MultiResponse(X, Y)
+    cases.refused(ValueError, "r_max", lambda: sht.solve(model, sht.Rank(3, r_max=2)))
     cases.refused(ValueError, "Y: needs shape", lambda: sht.MultiResponse(X, Y[:, 0]))
     cases.refused(ValueError, "offset: needs shape", lambda: sht.MultiResponse(X, Y, offset=OFFSET[:, 0]))
     cases.refused(ValueError, "Y: Softmax", lambda: sht.MultiResponse(X, Y, sht.losses.Softmax(3)))
     cases.refused(ValueError, "classes 0 to 1", lambda: sht.MultiResponse(X, CLASSES, sht.losses.Softmax(2)))
     cases.refused(ValueError, "n_classes", lambda: sht.losses.Softmax(1))
     cases.refused(TypeError, "loss", lambda: sht.MultiResponse(X, Y, "squared"))
-    cases.refused(ValueError, "x0", lambda: sht.solve(sht.MultiResponse(X, Y), sht.Rank(1), x0=np.zeros(P)))
-    fit = sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1))
-    with pytest.raises(ValueError, match="coefficients of shape"):
-        sht.certificate(sht.MultiResponse(X, Y), sht.Sparsity(1), fit._replace(x=np.zeros(P)))
-    with pytest.raises(TypeError, match=r"FoBa takes .*, not MultiResponse"):
-        sht.solve(sht.MultiResponse(X, Y), sht.Sparsity(1), sht.solvers.FoBa())
-
-
-def test_entries_of_rows_are_their_places_and_those_of_the_intercepts():
-    objective = make("squared")
-    bound = sht.RowSparsity(2, keep=[4]).bind(objective)
-    x, support = bound(jnp.asarray(RNG.standard_normal(P * C + C)))
-    entries = bound.entries(x, support)
-    found = np.sort(entries.idx[entries.mask])
-    np.testing.assert_array_equal(found, np.flatnonzero(x))
-    assert set(range(P * C, P * C + C)) < set(found.tolist())
+    cases.refused(ValueError, "x0", lambda: sht.solve(model, sht.Rank(1), x0=np.zeros(P)))
+    fit = sht.solve(model, sht.Sparsity(1))._replace(x=np.zeros(P))
+    cases.refused(ValueError, "coefficients of shape", lambda: sht.certificate(model, sht.Sparsity(1), fit))
+    solver = sht.solvers.FoBa()
+    cases.refused(TypeError, r"FoBa takes .*, not MultiResponse", lambda: sht.solve(model, sht.Sparsity(1), solver))
