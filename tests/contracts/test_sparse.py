@@ -16,7 +16,6 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp._solve import default_solver
-from sparsehtp._types import replace
 from sparsehtp.linalg import lane_axis, truncated_newton
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.objectives import base, linear_model
@@ -163,42 +162,27 @@ def test_batches_of_designs_are_loops(design):
     np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
 
 
-def with_entries(design, data):
-    """The design as a function of its entries (those of X, row by row)."""
-    rows = design.by_row.data != 0
-    columns = design.by_column.data != 0
-    row, column = np.nonzero(X)
-    by_row = jnp.zeros(rows.shape).at[np.nonzero(rows)].set(data)
-    by_column = jnp.zeros(columns.shape).at[np.nonzero(columns)].set(data[np.lexsort((row, column))])
-    sides = {"by_row": design.by_row._replace(data=by_row), "by_column": design.by_column._replace(data=by_column)}
-    return replace(design, **sides)
-
-
 @pytest.mark.slow
 def test_derivatives_are_those_of_a_dense_design(design):
-    w, r, c = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3))
-    idx = np.array([2, 9, 2])
-    where = np.nonzero(X)
+    """Along a random change of all entries, and of coefficients: backwards, forwards and twice."""
+    D = np.where(X != 0, RNG.standard_normal(X.shape), 0)
+    w, r, c, idx = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3)), np.array([2, 9, 2])
+    change = sht.designs.SparseDesign(sparse.csr_array(D))
 
-    def dense(data, w):
-        Z = jnp.zeros(X.shape).at[where].set(data)
-        return jnp.sum(jnp.tanh(Z @ w)) + jnp.sum(jnp.sin(r @ Z)) + jnp.sum(c * Z[:, idx] ** 2)
+    def total(forward, backward, columns):
+        return jnp.sum(jnp.tanh(forward)) + jnp.sum(jnp.sin(backward)) + jnp.sum(c * columns**2)
 
-    def thin(data, w):
-        Z = with_entries(design, data)
-        return jnp.sum(jnp.tanh(Z.mv(w))) + jnp.sum(jnp.sin(Z.rmv(r))) + jnp.sum(c * Z.columns(idx) ** 2)
+    def dense(t, w):
+        Z = X + t * D
+        return total(Z @ w, r @ Z, Z[:, idx])
 
-    data = X[where]
-    np.testing.assert_allclose(thin(data, w), dense(data, w), rtol=1e-12)
-    for a, b in zip(jax.grad(thin, (0, 1))(data, w), jax.grad(dense, (0, 1))(data, w), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(
-        jax.hessian(lambda w: thin(data, w))(w), jax.hessian(lambda w: dense(data, w))(w), atol=1e-12
-    )
-    tangents = RNG.standard_normal(data.shape), RNG.standard_normal(P)
-    np.testing.assert_allclose(
-        jax.jvp(thin, (data, w), tangents)[1], jax.jvp(dense, (data, w), tangents)[1], rtol=1e-10
-    )
+    def thin(t, w):
+        Z = jax.tree.map(lambda a, b: a + t * b if a.dtype == X.dtype else a, design, change)
+        return total(Z.mv(w), Z.rmv(r), Z.columns(idx))
+
+    for of in (lambda f: f, *(lambda f, d=d: d(f, (0, 1)) for d in (jax.grad, jax.jacfwd, jax.hessian))):
+        for a, b in zip(*(jax.tree.leaves(of(f)(0.5, w)) for f in (thin, dense)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
 OPTIONS = {
