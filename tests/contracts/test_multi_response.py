@@ -129,7 +129,7 @@ def test_a_singular_system_is_said_to_be_one_and_solved(dtype):
 
 
 # --- rank ------------------------------------------------------------------------------------------------------------
-def reduced_rank(r, s=None, standardize=False):
+def reduced_rank(r, s=None):
     """Closed form with an intercept and no l2: the rank-r projection of the fitted values."""
     s = np.ones(N) / N if s is None else s / s.sum()
     A, T = X - s @ X, Y - s @ Y
