@@ -199,13 +199,6 @@ def test_the_support_of_any_sign_knows_no_common_part_and_no_unit():
             np.testing.assert_array_equal(other, first)
 
 
-def test_a_linear_objective_has_its_best_corner():
-    for i in range(5):
-        b = np.roll([1.0, 3, 2, 0, -1], i)
-        solution = sht.solve(sht.QuadraticForm(np.zeros((5, 5)), b), sht.Simplex(2, 4.0))
-        np.testing.assert_allclose(solution.x, 4.0 * (b == 3), atol=1e-12)
-
-
 def test_a_common_part_of_the_gradient_changes_nothing():
     A, b = markets(0)
     plain, moved = (sht.solve(sht.QuadraticForm(A, b + c), sht.Simplex(K)) for c in (0.0, 1e6))

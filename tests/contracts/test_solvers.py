@@ -59,10 +59,7 @@ def test_planted_support_stationarity_and_history(name, loss):
     steps, best = int(solution.num_steps), int(solution.best_step)
     history = jax.tree.map(lambda h: np.asarray(h)[:steps], solution.history)
     assert history.value[best] == solution.value
-    if cases.SOLVERS[name].returns_best:
-        assert best == np.argmin(history.value)
-    else:
-        assert best == steps - 1
+    assert best == (np.argmin(history.value) if cases.SOLVERS[name].returns_best else steps - 1)
     np.testing.assert_allclose(history.grad_norm[best], slope, rtol=1e-5, atol=1e-9)
     np.testing.assert_array_equal(history.support_size, K)
     assert np.all(history.status == 0) and np.all(history.gap == np.inf) and np.all(history.step_size > 0)
@@ -117,10 +114,9 @@ def test_bounds_match_scipy_on_the_support(name, kind):
     assert int(solution.result) == RESULTS.converged
     support = cases.members(solution.support)
     assert support.size == 4
-    expected = lsq_linear(X[:, support], y, BOUNDS[kind], tol=1e-14).x
-    np.testing.assert_allclose(np.asarray(solution.x)[support], expected, atol=1e-6)
-    w = np.asarray(solution.x)
-    assert np.any((w[support] == lower) | (w[support] == upper)), "a bound is active, or this test shows nothing"
+    found, expected = np.asarray(solution.x)[support], lsq_linear(X[:, support], y, (lower, upper), tol=1e-14).x
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.any((found == lower) | (found == upper)), "a bound is active, or this test shows nothing"
 
 
 def test_a_start_without_features_has_the_support_of_the_steepest_descent():
