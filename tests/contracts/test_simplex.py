@@ -32,11 +32,6 @@ def least(fun, n_weights, n_free=0, total=1.0):
     ).fun
 
 
-def exhaustive(fun_of, p, k, keep=(), **options):
-    """The least value over all supports of k weights beside those to keep."""
-    return best_of_all(lambda S: least(fun_of(S), S.size, **options), p, k, keep)
-
-
 def feasible(x, k, total, tol=4e-16):
     x = np.asarray(x)
     assert np.all(x >= 0) and np.count_nonzero(x) <= k
@@ -55,13 +50,14 @@ def test_best_subset_is_the_best_portfolio(seed):
     A, b = markets(seed)
     total = [1.0, 5.0, 0.1][seed % 3]
 
-    def fun_of(S):
-        return lambda z: (0.5 * z @ A[np.ix_(S, S)] @ z - b[S] @ z, A[np.ix_(S, S)] @ z - b[S])
+    def value(S):
+        part = A[np.ix_(S, S)]
+        return least(lambda z: (0.5 * z @ part @ z - b[S] @ z, part @ z - b[S]), S.size, total=total)
 
     solution = sht.solve(sht.QuadraticForm(A, b), sht.Simplex(K, total))
     assert solution.result == RESULTS.converged
     feasible(solution.x, K, total)
-    best = exhaustive(fun_of, P, K, total=total)
+    best = best_of_all(value, P, K)
     assert float(solution.value) <= best + 1e-8 * abs(best)
 
 
@@ -81,7 +77,7 @@ def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
     y = loss.draw_targets(X @ [0, 0.6, 0, 0, 0.4, 1, 0], rng)
     ridge = l2 * (X.var(0) if standardize else np.ones(P))
 
-    def fun_of(S):
+    def value(S):
         columns = np.column_stack([X[:, S], np.ones(n)]) if intercept else X[:, S]
         penalty = np.append(ridge[S], np.zeros(int(intercept)))
 
@@ -89,13 +85,13 @@ def test_best_subset_is_the_best_mixture(name, intercept, standardize, keep):
             value, _, slope, *_ = exact.parts(columns @ z, y)
             return value.mean() + 0.5 * penalty @ z**2, slope @ columns / n + penalty * z
 
-        return fun
+        return least(fun, S.size, int(intercept), total)
 
     model = sht.LinearModel(X, y, loss, l2, fit_intercept=intercept, standardize=standardize)
     solution = sht.solve(model, sht.Simplex(K - len(keep), total, keep=keep))
     feasible(solution.x, K, total, 1e-15)
     assert {*keep} <= {*cases.members(solution.support)}
-    best = exhaustive(fun_of, P, K - len(keep), keep, n_free=int(intercept), total=total)
+    best = best_of_all(value, P, K - len(keep), keep)
     assert float(solution.value) <= best + 1e-8 * abs(best)
 
 
