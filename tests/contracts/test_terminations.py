@@ -73,7 +73,7 @@ def script(termination, points=MOVING, values=10.0, gaps=1e300, grads=5.0, chang
     changes = np.broadcast_to(changes, STEPS).astype(np.int32)
     fault = np.where(np.isin(np.arange(STEPS), [*faults]), RESULTS.singular, 0).astype(np.int32)
     solver = kind(*map(jnp.asarray, (points, *each, changes, fault)))
-    objective = rest.pop("objective", sht.QuadraticForm(np.eye(2), np.zeros(2)))
+    objective = rest.pop("objective", sht.QuadraticForm)(np.eye(2), np.zeros(2))
     return sht.solve(objective, sht.Sparsity(1), solver, termination=termination, max_steps=STEPS, throw=False, **rest)
 
 
@@ -95,39 +95,44 @@ def slowing(step):
 SOONER = dict(gaps=at(7, 0.009, 0.011), grads=at(9, 0.0049, 0.0051), changes=at(5, 0, 1), points=slowing(11))
 
 
+class Stalling(sht.QuadraticForm):
+    """Says itself how a run ended."""
+
+    def judged(self, threshold, x, support, result):
+        return jnp.full_like(result, RESULTS.stalled)
+
+
 GAP, GRAD, STEP = sht.stopping.DualGap(1e-3), sht.stopping.SmallGradient(1e-3), sht.stopping.SmallStep(1e-3)
-STABLE, BOTH = sht.stopping.StableSupport(), FIRED.DualGap | FIRED.SmallGradient
+STABLE, NEVER, BOTH = sht.stopping.StableSupport(), sht.stopping.Never(), FIRED.DualGap | FIRED.SmallGradient
+# name -> (termination, what fired and when, what else is given)
 ENDS = {
-    "gap": (GAP, FIRED.DualGap, 8),
-    "grad": (GRAD, FIRED.SmallGradient, 10),
-    "support": (STABLE, FIRED.StableSupport, 6),
-    "step": (STEP, FIRED.SmallStep, 12),
-    "gap|grad": (GAP | GRAD, FIRED.DualGap, 8),
-    "grad|gap": (GRAD | GAP, FIRED.DualGap, 8),
-    "gap&grad": (GAP & GRAD, BOTH, 10),
-    "step&support": (STEP & STABLE, FIRED.SmallStep | FIRED.StableSupport, 12),
-    "(gap&grad)|step": ((GAP & GRAD) | STEP, BOTH, 10),
+    "gap": (GAP, FIRED.DualGap, 8, {}),
+    "gap of a negative value": (GAP, FIRED.DualGap, 8, {"values": -10.0}),
+    "grad": (GRAD, FIRED.SmallGradient, 10, {}),
+    "support": (STABLE, FIRED.StableSupport, 6, {}),
+    "support in two steps": (STABLE, FIRED.StableSupport, 2, {"changes": 0}),
+    "step": (STEP, FIRED.SmallStep, 12, {}),
+    "gap|grad": (GAP | GRAD, FIRED.DualGap, 8, {}),
+    "grad|gap": (GRAD | GAP, FIRED.DualGap, 8, {}),
+    "gap&grad": (GAP & GRAD, BOTH, 10, {}),
+    "step&support": (STEP & STABLE, FIRED.SmallStep | FIRED.StableSupport, 12, {}),
+    "(gap&grad)|step": ((GAP & GRAD) | STEP, BOTH, 10, {}),
+    "step|never": (STEP | NEVER, FIRED.SmallStep, 12, {}),
+    "never": (NEVER, FIRED.none, STEPS, {}),
+    "step&never": (STEP & NEVER, FIRED.none, STEPS, {}),
+    "the objective's word": (STABLE, FIRED.none, 6, {"objective": Stalling}),
 }
 
 
-@pytest.mark.parametrize(("termination", "fired", "steps"), ENDS.values(), ids=ENDS)
-def test_fires_at_its_step_and_names_itself(termination, fired, steps):
-    assert ending(script(termination, **SOONER)) == (RESULTS.converged, fired, steps)
-
-
-def test_a_gap_is_a_part_of_a_negative_value_too():
-    assert ending(script(GAP, values=-10.0, **SOONER)) == (RESULTS.converged, FIRED.DualGap, 8)
+@pytest.mark.parametrize(("termination", "fired", "steps", "given"), ENDS.values(), ids=ENDS)
+def test_fires_at_its_step_and_names_itself(termination, fired, steps, given):
+    ended = RESULTS.converged if fired else RESULTS.max_steps if steps == STEPS else RESULTS.stalled
+    assert ending(script(termination, **SOONER | given)) == (ended, fired, steps)
 
 
 def test_every_termination_runs_to_the_limit_otherwise():
     for termination in cases.TERMINATIONS.values():
         assert ending(script(termination)) == (RESULTS.max_steps, FIRED.none, STEPS)
-
-
-def test_never_leaves_the_others_alone():
-    assert ending(script(sht.stopping.Never(), **SOONER)) == (RESULTS.max_steps, FIRED.none, STEPS)
-    assert ending(script(STEP | sht.stopping.Never(), **SOONER)) == ending(script(STEP, **SOONER))
-    assert ending(script(STEP & sht.stopping.Never(), **SOONER))[0] == RESULTS.max_steps
 
 
 class Best(Script):
@@ -159,22 +164,12 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
 
 
 def test_of_points_that_are_as_good_the_first_is_returned():
-    assert script(sht.stopping.Never(), kind=Best, gaps=at(9, 6.0, 5.0)).best_step == 9
+    assert script(NEVER, kind=Best, gaps=at(9, 6.0, 5.0)).best_step == 9
 
 
 def test_a_history_keeps_the_last_step_of_every_block():
-    told = script(sht.stopping.Never(), gaps=np.arange(1.0, STEPS + 1), record=sht.results.Record(3)).history
+    told = script(NEVER, gaps=np.arange(1.0, STEPS + 1), record=sht.results.Record(3)).history
     np.testing.assert_array_equal(told.gap, [*range(3, STEPS, 3), STEPS])
-
-
-class Stalling(sht.QuadraticForm):
-    def judged(self, threshold, x, support, result):
-        return jnp.full_like(result, RESULTS.stalled)
-
-
-def test_nothing_fired_where_the_objective_says_how_it_ended():
-    objective = Stalling(np.eye(2), np.zeros(2))
-    assert ending(script(STABLE, objective=objective, **SOONER)) == (RESULTS.stalled, FIRED.none, 6)
 
 
 def test_a_step_to_what_is_no_number_is_not_taken_and_nothing_fires():
@@ -201,10 +196,6 @@ def test_the_sentence_names_what_fired():
     ):
         told = solution._replace(support_margin=margin, fired=fired, result=result).describe()
         assert ("too short to leave this support" in told) == said and ("(" in told) == (result == RESULTS.converged)
-
-
-def test_a_stable_support_needs_two_steps():
-    assert ending(script(sht.stopping.StableSupport(), changes=0))[2] == 2
 
 
 @pytest.mark.parametrize("lead", [0, 1, 6, 13])
