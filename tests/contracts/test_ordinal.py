@@ -83,13 +83,10 @@ def fit(model, idx=np.arange(P)):  # noqa: B008
 
 
 # --- other implementations -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "offset", [0.0, pytest.param(OPTIONS["all"]["offset"], marks=pytest.mark.slow)], ids=["plain", "offset"]
-)
-def test_coefficients_are_those_of_statsmodels(offset):
+def test_coefficients_are_those_of_statsmodels():
     ordinal_model = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
-    columns = np.array([0, 2, 4])
-    other = ordinal_model.OrderedModel(Y, X[:, columns], offset=np.broadcast_to(offset, N), distr="logit")
+    columns, offset = np.array([0, 2, 4]), OPTIONS["all"]["offset"]
+    other = ordinal_model.OrderedModel(Y, X[:, columns], offset=offset, distr="logit")
     found = fit(model(l2=0.0, offset=offset), columns)
     levels = np.append(found.thresholds[:1], np.log(np.diff(found.thresholds)))
     start = np.append(found.w[columns], levels)  # a maximum of theirs, or they move on

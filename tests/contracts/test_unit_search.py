@@ -214,12 +214,9 @@ def test_a_working_set_holds_the_chosen_units_and_the_steepest():
 
 def test_what_repeats_the_chosen_gains_nothing():
     model = draw(0, 3, 1)
-    A, r = np.asarray(model.A).copy(), np.asarray(model.r).copy()
-    first, twin = 1 + 3 * np.arange(1, 2) + np.arange(3), 1 + 3 * 5 + np.arange(3)  # unit 5 repeats unit 1
-    A[twin] = A[first]
-    A[:, twin] = A[:, first]
-    r[twin] = r[first]
-    model = unit_model.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
+    mix = np.eye(1 + 3 * UNITS)
+    mix[16:19] = mix[4:7]  # unit 5 repeats unit 1
+    model = unit_model.replace(model, A=mix @ model.A @ mix.T, r=mix @ model.r)
     t = blocks_at(model, members([1, 4]), None, room=ROOM)
     gains = gains_of(model, t, None)
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)
