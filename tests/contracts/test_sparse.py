@@ -184,7 +184,7 @@ OPTIONS = {
 
 
 def pair(loss="squared", options="all", l2=0.05):
-    y, loss = TARGETS[loss], cases.LOSSES[loss]
+    y, loss = TARGETS.get(loss, TARGETS["squared"]), cases.LOSSES[loss]
     return [sht.LinearModel(make(X), y, loss, l2=l2, **OPTIONS[options]) for make in (np.asarray, sparse.csr_array)]
 
 
@@ -211,10 +211,8 @@ RUNS = [
 
 @pytest.mark.parametrize(("name", "loss", "options"), RUNS)
 def test_same_iterates_as_dense_for_every_solver(name, loss, options):
-    dense, thin = pair(loss, options)
-    a, b = (
-        sht.solve(model, sht.Sparsity(3, k_max=4), cases.ALL_SOLVERS[name], max_steps=30) for model in (dense, thin)
-    )
+    models = pair(loss, options)
+    a, b = (sht.solve(each, sht.Sparsity(3, k_max=4), cases.ALL_SOLVERS[name], max_steps=30) for each in models)
     # With a refit at every move, a perturbed start can be better by rounding alone, which costs one more step.
     assert_same(a, b, steps=name not in cases.SWAP_SOLVERS or loss == "squared")
 
@@ -238,9 +236,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
         equations = dense.normal_equations(x)
         value, grad = dense.value_and_grad(x)
         state = SimpleNamespace(x=x, value=value, grad=grad, support=support)
-        promises = jax.vmap(
-            lambda growing: working_set.promises(thin, threshold, state, growing), axis_name=lane_axis()
-        )
+        promises = jax.vmap(lambda new: working_set.promises(thin, threshold, state, new), axis_name=lane_axis())
         t = tableau_at(equations, idx, mask)
         gains = grad[:P] ** 2 / equations.diagonal, swap_gains(t, mask & ~kept[idx]).max(axis=0)
         return *promises(jnp.array([True, False])), *gains
@@ -255,12 +251,8 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
 
 @pytest.mark.parametrize(("loss", "kinds"), [("squared", "s"), ("logistic", "sd"), ("huber", "s")])
 def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
-    y = TARGETS["squared" if loss == "huber" else loss]
     support = sht.results.Support(jnp.array([P, 3, 0, 7, 11, 0], jnp.int32), jnp.arange(6) < 5)
-    models = {
-        kind: sht.LinearModel(make(X), y, cases.LOSSES[loss], l2=0.01, **OPTIONS["all"])
-        for kind, make in (("s", sparse.csr_array), ("d", np.asarray))
-    }
+    models = dict(zip("ds", pair(loss, l2=0.01), strict=True))
     expected = cases.jit(lambda model: model.restrict(support).minimise(jnp.zeros(6)).z)(models["d"])
     dense = models["d"].restrict(support)
     monkeypatch.setattr(base, "DENSE_HESSIAN_LIMIT", 4)
@@ -284,9 +276,8 @@ def test_units_of_columns_cost_conjugate_gradients_no_steps(loss):
     model = sht.LinearModel(X, TARGETS[loss], cases.LOSSES[loss], l2=0.01, fit_intercept=True)
     every = sht.results.Support(jnp.arange(P + 1, dtype=jnp.int32), jnp.ones(P + 1, bool))
     plain = model.restrict(every)
-    scaled = dataclasses.replace(
-        plain, part=dataclasses.replace(plain.part, A=plain.part.A * units, ridge=plain.part.ridge * units**2)
-    )
+    part = dataclasses.replace(plain.part, A=plain.part.A * units, ridge=plain.part.ridge * units**2)
+    scaled = dataclasses.replace(plain, part=part)
     run = cases.jit(lambda part, most: truncated_newton(part, jnp.zeros(P + 1), most))
     for most in (*range(1, 8), 100):
         first, second = (run(each, most) for each in (plain, scaled))

@@ -170,9 +170,8 @@ def test_theory():
     ):
         solver, k = sht.solvers.HybridHT.theory(objective, 2, alpha, theorem, first=3.0)
         assert k == int(np.ceil(2 * factor)) and solver.first == 3 and solver.momentum == pytest.approx(momentum)
-        assert solver.step_rule.init(objective) == pytest.approx(step) and solver.growth == pytest.approx(
-            1 / decay, rel=1e-12
-        )
+        assert solver.step_rule.init(objective) == pytest.approx(step)
+        assert solver.growth == pytest.approx(1 / decay, rel=1e-12)
     assert sht.solvers.HybridHT.theory(objective, 2, alpha)[0].growth == 1 / (1 - 1 / (16 * c))
     assert sht.solvers.HybridHT.theory(objective, 2, 2 * L, 2)[1] == 2 * 65
 
