@@ -38,24 +38,9 @@ TESTS = {"quick": "not slow and not later", "ci": "not slow", "waiting": "slow o
 PLUGIN = "seen"  # a module of the copy
 FIRST = 60  # seconds of the closest tests, which run before whole files
 GIVEN_UP = 900  # seconds after which what runs is stopped
-SWAPPED = {
-    ast.Lt: (ast.LtE, ast.Gt),
-    ast.LtE: (ast.Lt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt),
-    ast.GtE: (ast.Gt, ast.LtE),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Add: (ast.Sub,),
-    ast.Sub: (ast.Add,),
-    ast.Mult: (ast.Div,),
-    ast.Div: (ast.Mult,),
-    ast.And: (ast.Or,),
-    ast.Or: (ast.And,),
-    ast.BitAnd: (ast.BitOr,),
-    ast.BitOr: (ast.BitAnd,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-}
+SWAPPED = {ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE)}
+PAIRS = [(ast.Eq, ast.NotEq), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or), (ast.BitAnd, ast.BitOr)]
+SWAPPED |= {a: (b,) for pair in [*PAIRS, (ast.Is, ast.IsNot)] for a, b in (pair, pair[::-1])}
 NAMES = "min max, minimum maximum, argmin argmax, any all, floor ceil, sum mean, zeros_like ones_like, zeros ones"
 NAMES += ", argsort flip, cumsum cumprod, logical_and logical_or"
 OTHER = {a: b for pair in NAMES.split(", ") for a, b in (pair.split(), pair.split()[::-1])}

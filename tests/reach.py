@@ -23,14 +23,11 @@ def function_at(tree, line):
     """The dotted name of the innermost function or class around a line; "" for none."""
     names = []
     while tree:
-        tree = next((part for part in ast.iter_child_nodes(tree) if spans(part, line)), None)
+        inner = (part for part in ast.iter_child_nodes(tree) if hasattr(part, "lineno"))
+        tree = next((part for part in inner if part.lineno <= line <= part.end_lineno), None)
         if isinstance(tree, ast.FunctionDef | ast.ClassDef):
             names.append(tree.name)
     return ".".join(names)
-
-
-def spans(node, line):
-    return getattr(node, "lineno", line + 1) <= line <= node.end_lineno
 
 
 def changed(root=ROOT):

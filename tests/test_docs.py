@@ -1,9 +1,13 @@
-"""The examples in docs run as they stand, page by page: Python, commands, and the screens shown below a command."""
+"""What is written runs as it stands: examples of the README, of CONTRIBUTING and of docs, page by page.
+
+Of docs: Python, commands, and the screens shown below a command.
+"""
 
 import ast
 import inspect
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,13 +18,39 @@ import sparsehtp as sht
 from sparsehtp._programs import CPU_OPTIONS
 from sparsehtp.cli.main import app
 
-PAGES = [page for page in sorted((Path(__file__).parents[1] / "docs").rglob("*.md")) if "```" in page.read_text()]
+ROOT = Path(__file__).parents[1]
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "```" in page.read_text()]
+README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+SECTIONS = {title: body for title, body in re.findall(r"^## (Adding .*?)\n(.*?)(?=^## |\Z)", CONTRIBUTING, re.M | re.S)}
+
+
+def test_the_example_of_the_readme_runs(capsys):
+    pytest.importorskip("matplotlib")
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    exec(compile(block, "README.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", block)  # as its comments say
+
+
+def test_the_readme_is_read_in_three_minutes():
+    assert len(README.split()) <= 500
+
+
+@pytest.mark.parametrize("title", ["Adding a loss", "Adding a threshold", "Adding an objective", "Adding a solver"])
+def test_a_part_is_written_checked_and_used(title, tmp_path, monkeypatch, capsys):
+    part, use = re.findall(r"```python\n(.*?)```", SECTIONS[title], re.S)
+    name = re.match(r"# (\w+)\.py\n", part).group(1)
+    (tmp_path / f"{name}.py").write_text(part, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        exec(compile(use, f"CONTRIBUTING.md, {title}", "exec"), {})
+    finally:
+        sys.modules.pop(name, None)
+    assert capsys.readouterr().out.split("\n")[:-1] == re.findall(r"print\(.*\)  # (.*)", use)
 
 
 def test_every_link_leads_to_a_file_of_the_tree():
     """So that pages can be read where they lie; the site makes links within itself of them."""
-    root = Path(__file__).parents[1]
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     links = {(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))}
     local = {(page, link) for page, link in links if not link.startswith("http")}
     assert len(local) > 30 and len(PAGES) > 10
@@ -28,11 +58,9 @@ def test_every_link_leads_to_a_file_of_the_tree():
 
 
 def test_every_public_name_has_a_page_in_the_reference():
-    hooks = ast.parse((Path(__file__).parents[1] / "docs" / "hooks.py").read_text(encoding="utf-8"))
-    pages = next(
-        node.value for node in hooks.body if isinstance(node, ast.Assign) and node.targets[0].id == "REFERENCE"
-    )
-    rooms = {room for rooms, _ in ast.literal_eval(pages).values() for room in rooms}
+    hooks = ast.parse((ROOT / "docs" / "hooks.py").read_text(encoding="utf-8"))
+    assigned = {node.targets[0].id: node.value for node in hooks.body if isinstance(node, ast.Assign)}
+    rooms = {room for rooms, _ in ast.literal_eval(assigned["REFERENCE"]).values() for room in rooms}
     values = [getattr(sht, name) for name in sht.__all__]
     places = [value.__module__ for value in values if hasattr(value, "__qualname__")]
     assert [place for place in places if place.split(".")[1] not in rooms] == []
@@ -62,12 +90,12 @@ def unwrapped(screen):
 
 
 def test_the_guide_tells_the_options_that_programs_are_compiled_with():
-    page = Path(__file__).parents[1] / "docs" / "guide" / "jax.md"
+    page = ROOT / "docs" / "guide" / "jax.md"
     assert f"compiler_options={CPU_OPTIONS}".replace("'", '"') in page.read_text()
 
 
 def test_every_feature_names_a_test_that_exists():
-    page = (Path(__file__).parents[1] / "docs" / "features.md").read_text()
+    page = (ROOT / "docs" / "features.md").read_text()
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
     assert len(named) > 30
     for file, test in named:

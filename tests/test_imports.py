@@ -44,11 +44,8 @@ def imported(code):
     "arguments", [["--help"], ["fit", "--help"], ["predict", "--help"], ["--version"]], ids=" ".join
 )
 def test_help_waits_for_no_library(arguments):
-    assert not imported(HELP.format(arguments=arguments)) & {"jax", "sklearn", "pandas", "scipy", "numpy"}
-
-
-def test_the_package_waits_for_no_library():
-    assert not imported("import sparsehtp") & {"jax", "sklearn", "pandas", "scipy", "numpy", "optax", "matplotlib"}
+    libraries = {"jax", "sklearn", "pandas", "scipy", "numpy", "optax", "matplotlib"}
+    assert not imported(HELP.format(arguments=arguments)) & libraries
 
 
 def test_a_solve_waits_for_none_that_it_does_not_use():

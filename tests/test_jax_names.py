@@ -1,6 +1,6 @@
 """Only public names of JAX, and none that is deprecated, so that newer versions of JAX keep working."""
 
-import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +10,6 @@ import pytest
 import sparsehtp as sht
 
 PACKAGE = Path(sht.__file__).parent
-SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 SOLVE = """
 import importlib, pkgutil, sparsehtp as sht
@@ -29,36 +28,11 @@ def test_the_package_uses_no_deprecated_name():
     assert run.stdout.strip() == "[0]"
 
 
-def dotted(node):
-    """The names of a chain of attributes, or nothing if it does not begin with a name."""
-    names = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
-
-
-def private_names(source):
-    """Names of JAX in a source that begin with an underscore."""
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
-    imports = [node for node in nodes if isinstance(node, ast.Import)]
-    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    names = {alias.asname or alias.name.split(".")[0]: alias.name for node in imports for alias in node.names}
-    names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in froms for alias in node.names}
-    chains = [dotted(node) for node in nodes if isinstance(node, ast.Attribute)]
-    used = [*names.values(), *(".".join([names.get(chain[0], ""), *chain[1:]]) for chain in chains if chain)]
-    return [
-        name
-        for name in used
-        if name.split(".")[0] in ("jax", "jaxlib") and any(p[0] == "_" and p[-2:] != "__" for p in name.split("."))
-    ]
+PRIVATE = re.compile(r"\b(?:jax|jaxlib|jnp|lax)(?:\.\w+)*\._(?!_)|^ *from jax\S* import .*\b_(?!_)", re.M)
 
 
 def test_the_package_uses_no_private_name():
-    assert {
-        str(path.relative_to(PACKAGE)): found for path in SOURCES if (found := private_names(path.read_text()))
-    } == {}
+    assert [path.name for path in PACKAGE.rglob("*.py") if PRIVATE.search(path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize(
@@ -66,4 +40,4 @@ def test_the_package_uses_no_private_name():
     ["from jax._src import core", "import jax._src.core as c", "import jax\njax._src.core", "import jaxlib._jax"],
 )
 def test_a_private_name_is_seen(source):
-    assert private_names(source)
+    assert PRIVATE.search(source)

@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import sparsehtp as sht
 from sparsehtp.linalg import largest
@@ -19,20 +17,13 @@ def nonzeros(tree):
     return [int(jnp.count_nonzero(leaf)) for leaf in jax.tree.leaves(tree)]
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(-3, 3), min_size=8, max_size=8), st.sampled_from([0, 1, 5, 9]))
-def test_largest_is_a_stable_sort(values, k):
-    scores = np.abs(np.array(values, np.float32))
-    expected = np.zeros(8, bool)
-    expected[np.argsort(-scores, kind="stable")[:k]] = True
-    np.testing.assert_array_equal(largest(jnp.asarray(scores), k), expected)
-
-
-def test_largest_at_the_ends_of_the_range():
-    scores = jnp.array([0.0, 1e-45, 1e-38, 3e38, jnp.inf, 1.0], jnp.float32)
-    order = np.argsort(-np.asarray(scores), kind="stable")
-    for k in range(7):
-        assert set(np.flatnonzero(largest(scores, k))) == set(order[:k])
+def test_largest_is_a_stable_sort():
+    """In every dtype, to the ends of its range."""
+    ends = np.array([0.0, 1e-45, 1e-38, 3e38, np.inf, 1.0, 1.0, 0.0], np.float32)
+    for scores in (*np.random.default_rng(0).integers(0, 4, (20, 8)).astype(np.float32), ends):
+        order = np.argsort(-scores, kind="stable")
+        for k in (0, 1, 3, 5, 9):
+            assert set(np.flatnonzero(largest(jnp.asarray(scores), k))) == set(order[:k])
     with jax.enable_x64(True):
         double = jnp.array([1.0, 1.0 + 1e-15, 1.0 + 3e-16], jnp.float64)
         np.testing.assert_array_equal(largest(double, 2), [False, True, True])
@@ -63,11 +54,6 @@ def test_gradient_descent_with_keep_top_k_is_iht():
         w = optax.apply_updates(w, updates)
     iht = sht.solve(model, sht.Sparsity(3), sht.solvers.IHT(sht.steps.ConstantStep(0.3)), max_steps=7)
     np.testing.assert_allclose(w, iht.x, atol=1e-6)
-    # A constant optax schedule is a constant step.
-    schedule = sht.solve(
-        model, sht.Sparsity(3), sht.solvers.IHT(sht.steps.ScheduleStep(optax.constant_schedule(0.3))), max_steps=7
-    )
-    np.testing.assert_allclose(schedule.state.x, iht.x, atol=1e-6)
 
 
 def test_gradual_schedules():

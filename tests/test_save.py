@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -20,6 +21,7 @@ from sparsehtp import _save
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 5))
 Y = X[:, 1] - 2 * X[:, 3] + 0.1 * RNG.standard_normal(40)
+MANIFEST = {"format": "sparsehtp", "version": 1, "model": 1}
 
 
 def assert_same(a, b):
@@ -53,17 +55,27 @@ def trip(value, tmp_path):
     return sht.load(path)
 
 
+def unpack(path):
+    """The manifest and the arrays of a file."""
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return json.loads(arrays.pop("manifest").tobytes()), arrays
+
+
+def pack(path, content, arrays):
+    with path.open("wb") as file:
+        np.savez_compressed(file, manifest=np.frombuffer(json.dumps(content).encode(), np.uint8), **arrays)
+
+
 def test_a_regressor_predicts_the_same_in_another_process(tmp_path):
     frame = pd.DataFrame(X, columns=["age", "Größe", "b mi", "bp", "s1"])
     model = sht.SparseRegressor(k=2, solver=sht.solvers.HTP()).fit(frame, Y)
     again = trip(model, tmp_path)
     assert_same(model, again)
-    np.testing.assert_array_equal(model.predict(frame), again.predict(frame))
     assert again.get_feature_names_out().tolist() == model.get_feature_names_out().tolist()
     code = "import sys, sparsehtp as sht; print(sht.load(sys.argv[1]).coef_.tolist())"
-    path = str(tmp_path / "model.npz")
-    out = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
-    assert json.loads(out) == model.coef_.tolist()
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "model.npz"], capture_output=True, check=True)
+    assert json.loads(done.stdout) == model.coef_.tolist()
 
 
 def test_a_solution_without_its_state(tmp_path):
@@ -105,12 +117,6 @@ def test_what_cannot_be_saved(tmp_path):
     assert path.read_bytes() == b"precious" and len(list(tmp_path.iterdir())) == 1
 
 
-def manifest(path, **changes):
-    content = {"format": "sparsehtp", "version": 1, "model": 1, **changes}
-    with path.open("wb") as file:
-        np.savez(file, manifest=np.frombuffer(json.dumps(content).encode(), np.uint8))
-
-
 def test_bad_files(tmp_path):
     path = tmp_path / "model.npz"
     cases.refused(FileNotFoundError, "path: there is no file", lambda: sht.load(path))
@@ -130,12 +136,12 @@ def test_bad_files(tmp_path):
     cases.refused(ValueError, "damaged", lambda: sht.load(path))
     calls = [{"object": [name, {}]} for name in ("solve", "np", "SolveError", "nothing", "Support")]
     for changes in ({"format": "other"}, *({"model": call} for call in calls)):
-        manifest(path, **changes)
+        pack(path, MANIFEST | changes, {})
         with pytest.raises(ValueError, match="damaged"):
             sht.load(path)
-    manifest(path, version=2, model={"unheard": "of"})
+    pack(path, MANIFEST | {"version": 2, "model": {"unheard": "of"}}, {})
     cases.refused(ValueError, "newer version", lambda: sht.load(path))
-    manifest(path)
+    pack(path, MANIFEST, {})
     assert sht.load(path) == 1
 
 
@@ -180,18 +186,6 @@ ESTIMATORS = {
     "ordinal": lambda: sht.SparseOrdinal(2, solver="htp").fit(X, THREE),
     "rank 0": lambda: sht.LowRankRegressor(0).fit(X, MANY),
 }
-
-
-def unpack(path):
-    """The manifest and the arrays of a file."""
-    with np.load(path) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    return json.loads(arrays.pop("manifest").tobytes()), arrays
-
-
-def pack(path, content, arrays):
-    with path.open("wb") as file:
-        np.savez_compressed(file, manifest=np.frombuffer(json.dumps(content).encode(), np.uint8), **arrays)
 
 
 def refused(path):
@@ -266,7 +260,6 @@ def test_fields_of_results_are_theirs(tmp_path):
 
 def test_a_small_file_takes_little_memory(tmp_path):
     path = tmp_path / "model.npz"
-    content = {"format": "sparsehtp", "version": 1, "model": {"numpy": "a0"}}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open("a0.npy", "w", force_zip64=True) as member:
             header = {"descr": "|u1", "fortran_order": False, "shape": (2**30 + 1,)}
@@ -287,18 +280,10 @@ def test_a_small_file_takes_little_memory(tmp_path):
     assert "more than the limit of 32 MiB" in refused(path)
     assert tracemalloc.get_traced_memory()[1] < 2**27
     tracemalloc.stop()
-    pack(path, {**content, "model": {"list": [{"jax": "a0"}] * 9}}, {"a0": np.zeros(9)})  # one array, many copies
+    pack(path, MANIFEST | {"model": {"list": [{"jax": "a0"}] * 9}}, {"a0": np.zeros(9)})  # one array, many copies
     assert "damaged" in refused(path)
     sht.save(np.zeros(1000), path)
     cases.refused(ValueError, "raise max_bytes", lambda: sht.load(path, max_bytes=1000))
-
-
-def loaded(path):
-    """What a file holds; None where it is refused, which takes one sentence."""
-    try:
-        return sht.load(path)
-    except ValueError as error:
-        assert str(error).startswith("path: ") and str(error).endswith(".") and "\n" not in str(error)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -315,7 +300,10 @@ def test_damaged_manifests(tmp_path, seed):
         for place in rng.integers(len(text), size=rng.integers(1, 4)):
             bad[place] = rng.choice(list(b'0123456789"[]{},:aep_ null'))
         np.savez(path, manifest=np.frombuffer(bytes(bad), np.uint8), **arrays)
-        loaded(path)
+        try:
+            sht.load(path)
+        except ValueError as error:
+            assert re.fullmatch(r"path: .*\.", str(error))
 
 
 def test_npz_files_have_one_reader():

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -18,15 +18,7 @@ from sparsehtp.tuning import tune as tuning
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def diabetes():
-    data = load_diabetes()
-    y = (data.target - data.target.mean()) / data.target.std()
-    X_train, X_val, y_train, y_val = train_test_split(data.data, y, test_size=0.4, random_state=1)
-    scaler = StandardScaler().fit(X_train)
-    return scaler.transform(X_train), scaler.transform(X_val), y_train, y_val
-
-
-GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])  # age, sex, bmi, blood pressure; the six serum measurements
+GROUPS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
 
 
 def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
@@ -109,7 +101,9 @@ def test_weights_find_wrong_labels():
 
 
 def test_validation_models_and_bad_input():
-    X, X_val, y, y_val = diabetes()
+    rng = np.random.default_rng(0)
+    X, X_val = rng.standard_normal((2, 40, 10))
+    y, y_val = (Z[:, 0] - 0.5 * Z[:, 1] + rng.standard_normal(40) for Z in (X, X_val))
     model = sht.LinearModel(X, y, fit_intercept=True, standardize=True)
     threshold, seen = sht.Sparsity(2), []
     options = dict(l2=np.full(10, 0.1), steps=2, solver=sht.solvers.HTP())

@@ -123,16 +123,15 @@ def test_objectives(name):
         return here._replace(energies=energies(d, make(d), (here, there)))
 
     check_laws(name, kind, fit, EXCEPTIONS)
-    if make(d).sample_weight is not None:
-        expected = energies(d, make(d), points)
-        fold = make(d._replace(weights=1 + d.weights)).reweighted(d.weights)
-        np.testing.assert_allclose(energies(d, fold, points), expected, 1e-9, err_msg="other weights")
-    if make(d).sample_weight is not None and kind != "none":  # which subtracts the means of what it was fitted to
+    if make(d).sample_weight is None:
+        return
+    expected = energies(d, make(d), points)
+    fold = make(d._replace(weights=1 + d.weights)).reweighted(d.weights)
+    np.testing.assert_allclose(energies(d, fold, points), expected, 1e-9, err_msg="other weights")
+    if kind != "none":  # which subtracts the means of what it was fitted to
         part = d.weights * (d.fold != 0) * (d.y > 0 if kind == "order" else 1)
         found = energies(d, make(d).reweighted(part), points)
-        np.testing.assert_allclose(
-            found[3], expected[3], 1e-9, err_msg="a loss is that of its rows, whatever was fitted"
-        )
+        np.testing.assert_allclose(found[3], expected[3], 1e-9, err_msg="of its rows, whatever was fitted")
 
 
 @program
@@ -229,21 +228,12 @@ def test_grids_and_bounds(name):
 
 def test_held_out_rows_leave_the_fit_of_their_fold_as_it_is():
     """What is predicted of the held-out rows reads their columns, and neither their targets nor what is in no part."""
-    d, predicted = metamorphic.draw("real"), []
+    d, make = metamorphic.draw("real"), linear(sht.losses.Squared())
     out, idle = d.fold == 0, d.fold == 1
     wild = d._replace(X=np.where(idle[:, None], 1e3 * d.X, d.X), y=np.where(idle | out, -1e3 * d.y, d.y))
-    for each in (d, wild):
-        pairs = [(np.flatnonzero(d.fold == 2), np.flatnonzero(out))]
-        fit = sht.cross_validate(
-            linear(sht.losses.Squared())(each),
-            ks=[3],
-            l2s=[0.05],
-            folds=pairs,
-            solver=sht.solvers.HTP(),
-            scoring=lambda y, eta, w: eta @ w,
-        )
-        predicted.append(fit.scores)
-    np.testing.assert_array_equal(*predicted)
+    options = {"folds": [(np.flatnonzero(d.fold == 2), np.flatnonzero(out))], "scoring": lambda y, eta, w: eta @ w}
+    options |= {"ks": [3], "l2s": [0.05], "solver": sht.solvers.HTP()}
+    np.testing.assert_array_equal(*(sht.cross_validate(make(each), **options).scores for each in (d, wild)))
 
 
 # --- estimators ------------------------------------------------------------------------------------------------------
@@ -302,18 +292,10 @@ def test_estimators(name):
 
 
 def test_every_part_has_its_laws():
-    estimators = {
-        name
-        for name in sht.__all__
-        if isinstance(getattr(sht, name), type) and issubclass(getattr(sht, name), BaseEstimator)
-    }
+    public = (getattr(sht, name) for name in sht.__all__)
+    estimators = {kind.__name__ for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)}
     assert estimators == {name.split()[0] for name in ESTIMATORS} | {*NO_LAWS}
     assert {*cases.OBJECTIVES} <= {*OBJECTIVES, *ELSEWHERE}
-    tables = (
-        (EXCEPTIONS, OBJECTIVES),
-        (SOLVER_EXCEPTIONS, cases.ALL_SOLVERS),
-        (BY_NUMBER, GRIDS),
-        (ESTIMATOR_EXCEPTIONS, ESTIMATORS),
-    )
-    for exceptions, parts in tables:
-        assert {name for _, name in exceptions} <= {*parts} and {law for law, _ in exceptions} <= {*metamorphic.LAWS}
+    of = {**EXCEPTIONS, **SOLVER_EXCEPTIONS, **BY_NUMBER, **ESTIMATOR_EXCEPTIONS}
+    assert {law for law, _ in of} <= {*metamorphic.LAWS}
+    assert {name for _, name in of} <= {*OBJECTIVES, *cases.ALL_SOLVERS, *GRIDS, *ESTIMATORS}

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from exact import Problem
 from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
 from sparsehtp.objectives import AbstractFiniteSum, AbstractModel
@@ -135,8 +134,7 @@ def test_lipschitz_is_the_largest_eigenvalue(loss, options):
         A = np.column_stack([A, np.ones(N)])
     ridge = np.zeros(d)
     ridge[:P] = OPTIONS[options]["l2"]
-    sharp = {"squared": 1.0, "logistic_2": 1.0, "huber": 1.0}[loss]
-    expected = np.linalg.eigvalsh(sharp * A.T @ (A * s[:, None]) + np.diag(ridge))[-1]
+    expected = np.linalg.eigvalsh(A.T @ (A * s[:, None]) + np.diag(ridge))[-1]  # all losses bend by one at most
     estimate = float(objective.lipschitz())
     assert 0.999 * expected <= estimate <= expected * (1 + 1e-9)
     z = np.random.default_rng(5).standard_normal(d)
@@ -203,47 +201,6 @@ def test_the_value_without_each_coefficient(options):
         np.testing.assert_allclose(found[j], best, rtol=1e-10)
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_standardize_equals_a_standard_scaler(fit_intercept):
-    scaler = StandardScaler(with_mean=fit_intercept).fit(X, sample_weight=WEIGHTS)
-    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
-    rest = dict(l2=0.1, sample_weight=WEIGHTS, fit_intercept=fit_intercept)
-    implicit = sht.LinearModel(X, y, standardize=True, **rest)
-    explicit = sht.LinearModel(scaler.transform(X), y, **rest)
-    x = np.random.default_rng(4).standard_normal(P + fit_intercept)
-    for a, b in zip(implicit.value_and_grad(x), explicit.value_and_grad(x), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10)
-    w, _ = implicit.to_external(x)
-    np.testing.assert_allclose(w * scaler.scale_, x[:P], rtol=1e-12)
-
-
-@pytest.mark.parametrize("constant", [0.0, 3.0, 1e6])
-def test_constant_columns(constant):
-    Z = X.copy()
-    Z[:, 2] = constant
-    y = X @ [1.0, 0, 0, 0.5, 0] + 1
-    objective = sht.LinearModel(Z, y, fit_intercept=True, standardize=True)
-    solution = sht.solve(objective, sht.Sparsity(4, k_max=4), sht.solvers.HTP(), throw=False)
-    assert np.isfinite(solution.x).all() and np.isfinite(solution.value)
-    assert solution.x[2] == 0
-    kept = cases.members(solution.support)
-    A = np.column_stack([Z[:, kept], np.ones(N)])
-    residual = y - A @ np.linalg.lstsq(A, y, rcond=None)[0]
-    np.testing.assert_allclose(solution.value, 0.5 * np.mean(residual**2), atol=1e-10)
-
-
-@pytest.mark.parametrize("solver", [sht.solvers.IHT(sht.steps.ConstantStep()), sht.solvers.HTP()], ids=["iht", "htp"])
-def test_quadratic_form_takes_the_same_iterates(solver):
-    y = X @ [1.0, 0, -2, 0, 0] + OFFSET
-    model = sht.LinearModel(X, y, l2=VECTOR, sample_weight=WEIGHTS)
-    form = sht.QuadraticForm.from_data(X, y, l2=VECTOR, sample_weight=WEIGHTS)
-    a, b = (sht.solve(each, sht.Sparsity(2), solver, max_steps=20) for each in (model, form))
-    assert a.num_steps == b.num_steps and a.num_steps >= 2
-    np.testing.assert_allclose(a.history.value, b.history.value, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(a.history.step_size, b.history.step_size, rtol=1e-9)
-    np.testing.assert_allclose(a.x, b.x, atol=1e-10)
-
-
 def test_what_an_objective_is_if_nothing_is_said():
     form = sht.QuadraticForm(np.eye(2), np.ones(2))
     assert form.smooth and not (form.sparse or form.rescaled or form.free_dispersion or form.copies_columns)
@@ -268,18 +225,6 @@ def test_quadratic_form_is_the_documented_formula():
             sht.QuadraticForm.from_data(X, OFFSET, l2=l2, sample_weight=weights)
     H = X.T @ X / N + 0.1 * np.eye(P)
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["linear", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cox", "ordinal"))])
-def test_every_design_gives_the_same_solution(name):
-    designs = (cases.DESIGNS[design](X) for design in ("dense", "dense_fortran", "bcoo"))
-    models = (ON_DATA[name](design, Y, l2=0.1, standardize=True) for design in designs)
-    first, *others = (
-        sht.solve(model, sht.Sparsity(2, k_max=4), sht.solvers.HTP()) for model in models
-    )  # sparse ones of other forms are of one class, and test_designs.py holds them to NumPy
-    for other in others:
-        np.testing.assert_allclose(other.x, first.x, atol=1e-11 if name == "linear" else 1e-9)
-        np.testing.assert_allclose(other.value, first.value, rtol=1e-12)
 
 
 @pytest.mark.parametrize("standardize", [False, True])

@@ -68,12 +68,8 @@ def test_a_refit_never_raises_a_least_squares_solution_in_float64():
         objective, rng = drawn("squared", seed, np.float32)
         chosen = np.array([0, 1, rng.integers(2, P)])
         A = np.column_stack([np.ones(N), np.asarray(objective.columns.design.columns(chosen), float)])
-        ridge = np.diag(np.sqrt([0, *[float(objective.l2)] * K]))
-        A, y = (
-            np.vstack([A / np.sqrt(N), ridge]),
-            np.append(np.asarray(objective.y, float) / np.sqrt(N), np.zeros(K + 1)),
-        )
-        z = np.linalg.lstsq(A, y)[0]
+        ridge = np.diag(np.sqrt([0, *[N * float(objective.l2)] * K]))
+        z = np.linalg.lstsq(np.vstack([A, ridge]), np.append(objective.y, np.zeros(K + 1)))[0]
         before, after = map(float, call(objective, np.append(P, chosen).astype(np.int32), z.astype(np.float32)))
         assert after <= before * (1 + 1e-5), (seed, before, after)
 
@@ -88,9 +84,8 @@ def test_polishing_a_dual_ascent_lowers_its_objective(double):
                 rng = np.random.default_rng(seed)
                 X = (rng.standard_normal((N, P)) + rng.standard_normal(N)[:, None]).astype(dtype)
                 model = sht.LinearModel(X, (X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)).astype(dtype), l2=0.3)
-                plain, polished = (
-                    sht.solve(model, sht.Sparsity(2), solver(polish=polish), max_steps=60) for polish in (False, True)
-                )
+                both = (solver(polish=polish) for polish in (False, True))
+                plain, polished = (sht.solve(model, sht.Sparsity(2), each, max_steps=60) for each in both)
                 assert polished.value <= plain.value * (1 + 16 * jnp.finfo(dtype).eps), (solver, seed)
                 if polished.result == RESULTS.converged:
                     assert plain.result == RESULTS.converged, (solver, seed)

@@ -9,13 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.experimental.sparse import BCOO
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp._types import replace
+from sparsehtp._solve import default_solver
 from sparsehtp.linalg import lane_axis, truncated_newton
 from sparsehtp.linalg import sparse as kernels
 from sparsehtp.objectives import base, linear_model
@@ -40,18 +38,13 @@ TARGETS = {
 }
 
 
-@st.composite
-def matrices(draw):
-    """COO arrays with duplicates, explicit zeros and no order, and what they add up to."""
-    n, p = draw(st.sampled_from([(1, 6), (5, 1), (6, 9)]))
-    size = draw(st.integers(0, 25))
-    entries = st.tuples(st.integers(0, n - 1), st.integers(0, p - 1), st.sampled_from([0.0, 1.0, -2.5, 1e-3, 7.0]))
-    entries = draw(st.lists(entries, min_size=size, max_size=size))
-    dense = np.zeros((n, p))
-    for i, j, value in entries:
-        dense[i, j] += value
-    row, column, value = (np.array(part) for part in zip(*entries, strict=True)) if size else (np.zeros(0, int),) * 3
-    return dense, sparse.coo_array((value.astype(float), (row, column)), shape=(n, p))
+def drawn(seed):
+    """A COO array with duplicates, explicit zeros and no order, and what it adds up to."""
+    rng, shape = np.random.default_rng(seed), [(6, 9), (1, 6), (5, 1)][seed % 3]
+    place = tuple(rng.integers(most, size=5 * seed) for most in shape)
+    value, dense = rng.choice([0.0, 1.0, -2.5, 1e-3, 7.0], 5 * seed), np.zeros(shape)
+    np.add.at(dense, place, value)
+    return dense, sparse.coo_array((value, place), shape=shape)
 
 
 def stored_badly(X):
@@ -68,10 +61,9 @@ def everything(design, w, r, weights):
     return products, design.columns(jnp.arange(p)), design.rows(jnp.arange(n)), design.moments(weights)
 
 
-@settings(max_examples=6, deadline=None)
-@given(matrices())
-def test_any_matrix_acts_as_its_sum(drawn):
-    dense, X = drawn
+@pytest.mark.parametrize("seed", range(6))
+def test_any_matrix_acts_as_its_sum(seed):
+    dense, X = drawn(seed)
     n, p = dense.shape
     bad = stored_badly(X)
     before = bad.copy()
@@ -104,6 +96,7 @@ def test_skewed_columns_use_whole_chunks():
     np.testing.assert_array_equal(design.columns(idx), wide.toarray()[:, idx])
 
 
+BEYOND = (np.ones(3), [0, 40, 2], np.arange(4))  # a place that there is not
 BAD = {
     "complex": (lambda: sparse.csr_array(np.eye(2) * 1j), ValueError, "real numbers"),
     "empty": (lambda: sparse.csr_array((0, 3)), ValueError, "is empty"),
@@ -112,6 +105,8 @@ BAD = {
     "batched": (lambda: BCOO.fromdense(jnp.ones((2, 3, 4)), n_batch=1), ValueError, "without batch"),
     "huge": (lambda: sparse.coo_array((2, 2**31)), ValueError, "32-bit"),
     "many": (lambda: type("Many", (sparse.coo_array,), {"nnz": 2**30})(np.eye(2)), ValueError, "32-bit"),
+    "csr beyond": (lambda: sparse.csr_array(BEYOND, shape=(3, 3)), ValueError, "not a valid sparse matrix"),
+    "csc beyond": (lambda: sparse.csc_array(BEYOND, shape=(3, 3)), ValueError, "not a valid sparse matrix"),
 }
 
 
@@ -119,14 +114,6 @@ BAD = {
 def test_bad_matrices(name):
     make, kind, message = BAD[name]
     cases.refused(kind, f"^X: .*{message}", lambda: sht.designs.SparseDesign(make()))
-
-
-def test_indices_out_of_range_are_refused():
-    for kind in (sparse.csr_array, sparse.csc_array):
-        X = kind(np.eye(3))
-        X.indices[1] = 40
-        with pytest.raises(ValueError, match="not a valid sparse matrix"):
-            sht.designs.SparseDesign(X)
 
 
 def test_a_dense_block_that_does_not_fit():
@@ -167,42 +154,27 @@ def test_batches_of_designs_are_loops(design):
     np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
 
 
-def with_entries(design, data):
-    """The design as a function of its entries (those of X, row by row)."""
-    rows = design.by_row.data != 0
-    columns = design.by_column.data != 0
-    row, column = np.nonzero(X)
-    by_row = jnp.zeros(rows.shape).at[np.nonzero(rows)].set(data)
-    by_column = jnp.zeros(columns.shape).at[np.nonzero(columns)].set(data[np.lexsort((row, column))])
-    sides = {"by_row": design.by_row._replace(data=by_row), "by_column": design.by_column._replace(data=by_column)}
-    return replace(design, **sides)
-
-
 @pytest.mark.slow
 def test_derivatives_are_those_of_a_dense_design(design):
-    w, r, c = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3))
-    idx = np.array([2, 9, 2])
-    where = np.nonzero(X)
+    """Along a random change of all entries, and of coefficients: backwards, forwards and twice."""
+    D = np.where(X != 0, RNG.standard_normal(X.shape), 0)
+    w, r, c, idx = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3)), np.array([2, 9, 2])
+    change = sht.designs.SparseDesign(sparse.csr_array(D))
 
-    def dense(data, w):
-        Z = jnp.zeros(X.shape).at[where].set(data)
-        return jnp.sum(jnp.tanh(Z @ w)) + jnp.sum(jnp.sin(r @ Z)) + jnp.sum(c * Z[:, idx] ** 2)
+    def total(forward, backward, columns):
+        return jnp.sum(jnp.tanh(forward)) + jnp.sum(jnp.sin(backward)) + jnp.sum(c * columns**2)
 
-    def thin(data, w):
-        Z = with_entries(design, data)
-        return jnp.sum(jnp.tanh(Z.mv(w))) + jnp.sum(jnp.sin(Z.rmv(r))) + jnp.sum(c * Z.columns(idx) ** 2)
+    def dense(t, w):
+        Z = X + t * D
+        return total(Z @ w, r @ Z, Z[:, idx])
 
-    data = X[where]
-    np.testing.assert_allclose(thin(data, w), dense(data, w), rtol=1e-12)
-    for a, b in zip(jax.grad(thin, (0, 1))(data, w), jax.grad(dense, (0, 1))(data, w), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(
-        jax.hessian(lambda w: thin(data, w))(w), jax.hessian(lambda w: dense(data, w))(w), atol=1e-12
-    )
-    tangents = RNG.standard_normal(data.shape), RNG.standard_normal(P)
-    np.testing.assert_allclose(
-        jax.jvp(thin, (data, w), tangents)[1], jax.jvp(dense, (data, w), tangents)[1], rtol=1e-10
-    )
+    def thin(t, w):
+        Z = jax.tree.map(lambda a, b: a + t * b if a.dtype == X.dtype else a, design, change)
+        return total(Z.mv(w), Z.rmv(r), Z.columns(idx))
+
+    for of in (lambda f: f, *(lambda f, d=d: d(f, (0, 1)) for d in (jax.grad, jax.jacfwd, jax.hessian))):
+        for a, b in zip(*(jax.tree.leaves(of(f)(0.5, w)) for f in (thin, dense)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
 OPTIONS = {
@@ -212,7 +184,7 @@ OPTIONS = {
 
 
 def pair(loss="squared", options="all", l2=0.05):
-    y, loss = TARGETS[loss], cases.LOSSES[loss]
+    y, loss = TARGETS.get(loss, TARGETS["squared"]), cases.LOSSES[loss]
     return [sht.LinearModel(make(X), y, loss, l2=l2, **OPTIONS[options]) for make in (np.asarray, sparse.csr_array)]
 
 
@@ -239,26 +211,10 @@ RUNS = [
 
 @pytest.mark.parametrize(("name", "loss", "options"), RUNS)
 def test_same_iterates_as_dense_for_every_solver(name, loss, options):
-    dense, thin = pair(loss, options)
-    a, b = (
-        sht.solve(model, sht.Sparsity(3, k_max=4), cases.ALL_SOLVERS[name], max_steps=30) for model in (dense, thin)
-    )
+    models = pair(loss, options)
+    a, b = (sht.solve(each, sht.Sparsity(3, k_max=4), cases.ALL_SOLVERS[name], max_steps=30) for each in models)
     # With a refit at every move, a perturbed start can be better by rounding alone, which costs one more step.
     assert_same(a, b, steps=name not in cases.SWAP_SOLVERS or loss == "squared")
-
-
-@pytest.mark.slow
-def test_certificate_in_blocks(monkeypatch):
-    from sparsehtp.certificates import swap_scan as _swap_scan
-
-    dense, thin = pair()
-    worse = sht.solve(dense, sht.Sparsity(0, k_max=0, keep=[5, 9, 12]), sht.solvers.HTP(), max_steps=1)
-    expected = sht.certificate(dense, sht.Sparsity(3), worse)
-    monkeypatch.setattr(_swap_scan, "BLOCK_MEMORY", 4 * 8 * 4 * 5)  # five features a block
-    monkeypatch.setattr(_swap_scan, "GRAM_ROWS", 3)
-    found = sht.certificate(thin, sht.Sparsity(3), worse)
-    assert found.best_swap == expected.best_swap and expected.swap_gain > 0
-    np.testing.assert_allclose(found.swap_gain, expected.swap_gain, rtol=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
@@ -280,9 +236,7 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
         equations = dense.normal_equations(x)
         value, grad = dense.value_and_grad(x)
         state = SimpleNamespace(x=x, value=value, grad=grad, support=support)
-        promises = jax.vmap(
-            lambda growing: working_set.promises(thin, threshold, state, growing), axis_name=lane_axis()
-        )
+        promises = jax.vmap(lambda new: working_set.promises(thin, threshold, state, new), axis_name=lane_axis())
         t = tableau_at(equations, idx, mask)
         gains = grad[:P] ** 2 / equations.diagonal, swap_gains(t, mask & ~kept[idx]).max(axis=0)
         return *promises(jnp.array([True, False])), *gains
@@ -297,12 +251,8 @@ def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
 
 @pytest.mark.parametrize(("loss", "kinds"), [("squared", "s"), ("logistic", "sd"), ("huber", "s")])
 def test_large_supports_by_conjugate_gradients(loss, kinds, monkeypatch):
-    y = TARGETS["squared" if loss == "huber" else loss]
     support = sht.results.Support(jnp.array([P, 3, 0, 7, 11, 0], jnp.int32), jnp.arange(6) < 5)
-    models = {
-        kind: sht.LinearModel(make(X), y, cases.LOSSES[loss], l2=0.01, **OPTIONS["all"])
-        for kind, make in (("s", sparse.csr_array), ("d", np.asarray))
-    }
+    models = dict(zip("ds", pair(loss, l2=0.01), strict=True))
     expected = cases.jit(lambda model: model.restrict(support).minimise(jnp.zeros(6)).z)(models["d"])
     dense = models["d"].restrict(support)
     monkeypatch.setattr(base, "DENSE_HESSIAN_LIMIT", 4)
@@ -326,9 +276,8 @@ def test_units_of_columns_cost_conjugate_gradients_no_steps(loss):
     model = sht.LinearModel(X, TARGETS[loss], cases.LOSSES[loss], l2=0.01, fit_intercept=True)
     every = sht.results.Support(jnp.arange(P + 1, dtype=jnp.int32), jnp.ones(P + 1, bool))
     plain = model.restrict(every)
-    scaled = dataclasses.replace(
-        plain, part=dataclasses.replace(plain.part, A=plain.part.A * units, ridge=plain.part.ridge * units**2)
-    )
+    part = dataclasses.replace(plain.part, A=plain.part.A * units, ridge=plain.part.ridge * units**2)
+    scaled = dataclasses.replace(plain, part=part)
     run = cases.jit(lambda part, most: truncated_newton(part, jnp.zeros(P + 1), most))
     for most in (*range(1, 8), 100):
         first, second = (run(each, most) for each in (plain, scaled))
@@ -336,27 +285,12 @@ def test_units_of_columns_cost_conjugate_gradients_no_steps(loss):
 
 
 def test_a_large_k_takes_another_solver():
-    model = sht.LinearModel(
-        sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), RNG.standard_normal(30)
-    )
-    with pytest.raises(ValueError, match=r"k: BestSubset .*2048; use HTP or GraSP"):
-        sht.solve(model, sht.Sparsity(2500), sht.solvers.BestSubset())
-    from sparsehtp._solve import default_solver
-
-    assert isinstance(default_solver(model, sht.Sparsity(2500)), sht.solvers.HTP)
-    assert isinstance(default_solver(model, sht.Sparsity(2000)), sht.solvers.BestSubset)
+    model = sht.LinearModel(sparse.random_array((30, 3000), density=0.01, rng=RNG, format="csr"), np.arange(30.0))
+    for k, kind in ((2000, sht.solvers.BestSubset), (2500, sht.solvers.HTP)):
+        assert isinstance(default_solver(model, sht.Sparsity(k)), kind)
 
 
-def test_nothing_retraces_for_new_entries():
-    traces = []
-
-    @cases.jit
-    def run(model, k):
-        traces.append(1)
-        return sht.solve(model, sht.Sparsity(k, k_max=4), sht.solvers.IHT()).value
-
-    for scale in (1.0, 2.0):
-        model = sht.LinearModel(sparse.csr_array(scale * X), TARGETS["squared"], l2=0.1)
-        run(model, 2)
-        run(model, 3)
-    assert len(traces) == 1
+def test_entries_are_no_part_of_a_program():
+    models = (sht.LinearModel(sparse.csr_array(scale * X), TARGETS["squared"], l2=0.1) for scale in (1.0, 2.0))
+    first, second = (jax.tree.map(jnp.shape, each) for each in models)
+    assert first == second

@@ -152,14 +152,6 @@ def test_keys(name):
         np.testing.assert_array_equal(again.x, single.x)
 
 
-def test_divergence_is_reported():
-    wild = sht.solvers.SVRGHT(sht.steps.ConstantStep(1e4), inner_steps=40)
-    with jax.enable_x64(False):
-        objective = sht.LinearModel(X.astype(np.float32), Y.astype(np.float32))
-        solution = sht.solve(objective, sht.Sparsity(K, 4), wild, throw=False, max_steps=30)
-    assert solution.result == RESULTS.nonfinite and np.isfinite([*solution.x, solution.value]).all()
-
-
 def test_theory():
     objective = model()
     L, alpha = float(objective.sample_smoothness()), 0.5
@@ -178,13 +170,10 @@ def test_theory():
     ):
         solver, k = sht.solvers.HybridHT.theory(objective, 2, alpha, theorem, first=3.0)
         assert k == int(np.ceil(2 * factor)) and solver.first == 3 and solver.momentum == pytest.approx(momentum)
-        assert solver.step_rule.init(objective) == pytest.approx(step) and solver.growth == pytest.approx(
-            1 / decay, rel=1e-12
-        )
+        assert solver.step_rule.init(objective) == pytest.approx(step)
+        assert solver.growth == pytest.approx(1 / decay, rel=1e-12)
     assert sht.solvers.HybridHT.theory(objective, 2, alpha)[0].growth == 1 / (1 - 1 / (16 * c))
     assert sht.solvers.HybridHT.theory(objective, 2, 2 * L, 2)[1] == 2 * 65
-    # MATH: at a condition number of 100 the growth of Theorem 1 takes this long to reach 1e5 samples.
-    assert np.log(1e5) / -np.log1p(-1 / 48000) == pytest.approx(552614, abs=1)
 
 
 def test_tuned_steps():
@@ -193,8 +182,6 @@ def test_tuned_steps():
     assert search.best == 1 and search.values[2] == np.inf and search.solver.step_rule.size == 0.02
     for size, value in zip(search.sizes[:2], search.values, strict=False):
         assert run(sht.solvers.SVRGHT(sht.steps.ConstantStep(size)), 2).value == pytest.approx(value, rel=1e-9)
-    with pytest.raises(ValueError, match="diverges"):
-        sht.tune_step(objective, sht.Sparsity(K, 4), sht.solvers.SVRGHT(), [1e3, 2e3, 4e3], max_steps=2)
     cases.refused(TypeError, "no step", lambda: sht.tune_step(objective, sht.Sparsity(K, 4), sht.solvers.BestSubset()))
 
 

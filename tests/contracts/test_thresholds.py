@@ -7,7 +7,6 @@ import cases
 import jax
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 
 import sparsehtp as sht
 from sparsehtp.testing import check_threshold
@@ -44,26 +43,11 @@ def nearest(z, k, units, keep=(), lower=-np.inf, upper=np.inf, within=P):
     return best
 
 
-def nearest_of_sum(z, k, total, keep=()):
-    """The nearest point to z >= 0 with a given sum and at most k positive entries beside those to keep."""
+def nearest_of_signed_sum(z, k, total):
+    """The nearest point to z with a given sum and at most k entries of any sign."""
     best = np.full(P, np.inf)
-    for chosen in itertools.combinations(sorted({*EACH} - {*keep}), k):
-        some = np.array([*chosen, *keep])
-        # The sum falls with theta, by pieces between the entries.
-        theta = brentq(
-            lambda t, u=z[some]: np.maximum(u - t, 0).sum() - total, z[some].min() - 2 * total, z[some].max()
-        )
+    for some in map(np.array, itertools.combinations(EACH, k)):
         x = np.zeros(P)
-        x[some] = np.maximum(z[some] - theta, 0)
-        best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
-    return best
-
-
-def nearest_of_signed_sum(z, k, total, keep=()):
-    """The nearest point to z with a given sum and at most k entries of any sign beside those to keep."""
-    best = np.full(P, np.inf)
-    for chosen in itertools.combinations(sorted({*EACH} - {*keep}), k):
-        some, x = np.array([*chosen, *keep]), np.zeros(P)
         x[some] = z[some] + (total - z[some].sum()) / some.size
         best = min(best, x, key=lambda x: np.sum((x - z) ** 2))
     return best
@@ -74,7 +58,7 @@ def leading(z, r, shape):
     return ((U[:, :r] * s[:r]) @ Vt[:r]).ravel()
 
 
-def proximal(z, step_size, prices=1.0, lower=-np.inf, upper=np.inf):
+def proximal(z, step_size, prices, lower, upper):
     """Entry by entry: the best point of either sign, or zero."""
     u = np.sign(z) * np.maximum(np.abs(z) - 0.05 * step_size * prices, 0)
     u = np.clip(u, lower, upper)
@@ -83,41 +67,30 @@ def proximal(z, step_size, prices=1.0, lower=-np.inf, upper=np.inf):
 
 
 EACH, ROWS = np.arange(P), np.repeat(np.arange(3), 2)
-UPPER_OF_CASES = np.array([0.1, 0.2, 0.5, 1.0, 2.0, np.inf])
 PAIR = 4  # the number of (1, 3) among four variables
-BOUNDED = dict(lower=-0.5, upper=UPPER_OF_CASES)
 # name -> function of (z, k, step size)
 NEAREST = {
-    "sparsity": lambda z, k, t: nearest(z, k, EACH),
-    "sparsity_keep": lambda z, k, t: nearest(z, k, EACH, [4, 1]),
-    "sparsity_box": lambda z, k, t: nearest(z, k, EACH, **BOUNDED),
-    "nonnegative": lambda z, k, t: nearest(z, k, EACH, lower=0),
-    "nonnegative_upper": lambda z, k, t: nearest(z, k, EACH, [0], 0, 0.7),
-    "simplex": lambda z, k, t: nearest_of_sum(z, k, 1.0),
-    "simplex_keep": lambda z, k, t: nearest_of_sum(z, k, 3.0, [4]),
-    "simplex_signed": lambda z, k, t: nearest_of_signed_sum(z, k, -1.0, [4]),
-    "group": lambda z, k, t: nearest(z, k, GROUPS),
-    "group_keep": lambda z, k, t: nearest(z, k, GROUPS, [2]),
-    "group_box": lambda z, k, t: nearest(z, k, GROUPS, **BOUNDED),
-    "group_within": lambda z, k, t: nearest(z, k, GROUPS, within=2),
     "leaf": lambda z, k, t: np.append(
         nearest(z * (EACH < 2), min(k, 2), EACH)[:2], nearest(z * (EACH >= 2), k, EACH)[2:]
     ),
     "leaf_dense": lambda z, k, t: np.append(nearest(z * (EACH < 2), k, EACH)[:2], z[2:]),
     "rank": lambda z, k, t: leading(z, k, (3, 2)),
-    "rows": lambda z, k, t: nearest(z, k, ROWS),
-    "rows_keep": lambda z, k, t: nearest(z, k, ROWS, [1]),
-    "rows_box": lambda z, k, t: nearest(z, k, ROWS, lower=np.repeat([-1.0, -0.1, 0.0], 2), upper=0.7),
     "off_diagonal": lambda z, k, t: nearest(z, k, EACH, [PAIR]),
-    "l0l1l2": lambda z, k, t: proximal(z, t),
-    "l0l1l2_prices": lambda z, k, t: proximal(z, t, np.array([1, 2, 0, 0.5, 0, 1])),
-    "l0l1l2_box": lambda z, k, t: proximal(z, t, **BOUNDED),
-    "box": lambda z, k, t: nearest(z, k, EACH, lower=LOWER, upper=UPPER),
-    "gaps": lambda z, k, t: nearest(z, k, EACH, [1], ABOVE, 2.0),
-    "groups_all": lambda z, k, t: nearest(z, k, GROUPS),
-    "groups_keep_within": lambda z, k, t: nearest(z, k, GROUPS, [0], within=1),
-    "groups_box_within": lambda z, k, t: nearest(z, k, GROUPS, within=2, lower=LOWER, upper=UPPER),
 }
+
+
+def reference_of(name, threshold):
+    """The same from what the threshold was given; None for sums, of which its own law knows all points."""
+    if name in NEAREST or isinstance(threshold, sht.Simplex):
+        return NEAREST.get(name)
+    units = {sht.GroupSparsity: GROUPS, sht.RowSparsity: ROWS}.get(type(threshold), EACH)
+    edges = (end if edge is None else edge for edge, end in ((threshold.lower, -np.inf), (threshold.upper, np.inf)))
+    lower, upper = (np.repeat(edge, P // np.size(edge)) for edge in edges)
+    if isinstance(threshold, sht.L0L1L2):
+        prices = np.ones(P) if threshold.prices is None else threshold.prices
+        return lambda z, k, t: proximal(z, t, np.where(np.isin(EACH, threshold.keep), 0, prices), lower, upper)
+    within = getattr(threshold, "within", None) or P
+    return lambda z, k, t: nearest(z, k, units, threshold.keep, lower, upper, within)
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
@@ -126,11 +99,13 @@ def test_laws(name):
     with jax.enable_x64(True):
         objective = cases.bound_to(threshold)
 
+    of = reference_of(name, threshold)
+
     def reference(z, bound, step_size):
         counts = jax.tree.leaves([getattr(bound, name) for name in bound.counts])
-        return NEAREST[name](z, int(counts[0]) if counts else 0, step_size)
+        return of(z, int(counts[0]) if counts else 0, step_size)
 
-    check_threshold(threshold, objective, reference if name in NEAREST else None)
+    check_threshold(threshold, objective, of and reference)
 
 
 def test_static_limits():
@@ -223,6 +198,8 @@ def test_bounds_hold_in_original_units_whatever_is_rounded(dtype):
             for each in (bound.lower, bound.upper):
                 x = np.asarray(model.to_external(np.append(each, 0).astype(dtype))[0], float)[1:]
                 assert (lower[1:] <= x).all() and (x <= upper[1:]).all() and not np.isnan(each[0])
+                outer = lower if each is bound.lower else upper
+                np.testing.assert_allclose(x, outer[1:], rtol=5 * np.finfo(dtype).eps)
 
 
 class InOwnUnits(Unscaled):

@@ -146,28 +146,21 @@ def test_settling_is_that_of_brute_force(size, n_free, columns):
         for name in ("g", "Q", "value"):
             np.testing.assert_allclose(getattr(t, name), getattr(fresh, name), rtol=1e-7, atol=1e-9)
         slots = {int(unit): i for i, unit in enumerate(t.slots) if t.filled[i]}
-        for out, into in itertools.product([None, *S - {3}], [None, *{*range(UNITS)} - S]):
-            if (out is not None or len(S) < ROOM) and (None in (out, into) or out // 4 == into // 4):
-                i = slots.get(out, -1)
-                gain = (
-                    gains.swap[i, into]
-                    if None not in (out, into)
-                    else gains.add[into]
-                    if out is None
-                    else -gains.remove[i]
-                )
-                assert out == into or np.isclose(
-                    gain, t.value - least(model, (S - {out}) | ({into} - {None})), rtol=1e-7, atol=1e-9
-                )
+        moves = [(None, j, gains.add[j]) for j in {*range(UNITS)} - S if len(S) < ROOM]
+        moves += [(i, None, -gains.remove[slots[i]]) for i in S - {3}]
+        pairs = itertools.product(S - {3}, {*range(UNITS)} - S)
+        moves += [(i, j, gains.swap[slots[i], j]) for i, j in pairs if i // 4 == j // 4]
+        for out, into, gain in moves:
+            fall = t.value - least(model, (S - {out}) | ({into} - {None}))
+            np.testing.assert_allclose(gain, fall, rtol=1e-7, atol=1e-9, err_msg=f"{out} out, {into} in")
         return S, end
 
     def best(supports):
         return min(supports, key=lambda S: least(model, S))
 
     def grown(S, new):
-        return best(
-            [S | {j} for j in new if (j // 4 == 1 and not S & {4, 5, 6}) or (j // 4 == 0 and len(S & {0, 1, 2}) < 2)]
-        )
+        open_ = [pool & new for pool, most in (({0, 1, 2}, 2), ({4, 5, 6}, 1)) if len(S & pool) < most]
+        return best(S | {j} for j in set().union(*open_) - S)
 
     S = {3}
     for _ in range(3):
@@ -221,12 +214,9 @@ def test_a_working_set_holds_the_chosen_units_and_the_steepest():
 
 def test_what_repeats_the_chosen_gains_nothing():
     model = draw(0, 3, 1)
-    A, r = np.asarray(model.A).copy(), np.asarray(model.r).copy()
-    first, twin = 1 + 3 * np.arange(1, 2) + np.arange(3), 1 + 3 * 5 + np.arange(3)  # unit 5 repeats unit 1
-    A[twin] = A[first]
-    A[:, twin] = A[:, first]
-    r[twin] = r[first]
-    model = unit_model.replace(model, A=jnp.asarray(A), r=jnp.asarray(r))
+    mix = np.eye(1 + 3 * UNITS)
+    mix[16:19] = mix[4:7]  # unit 5 repeats unit 1
+    model = unit_model.replace(model, A=mix @ model.A @ mix.T, r=mix @ model.r)
     t = blocks_at(model, members([1, 4]), None, room=ROOM)
     gains = gains_of(model, t, None)
     np.testing.assert_allclose(gains.add[5], 0, atol=1e-9)

@@ -1,22 +1,9 @@
 """scikit-learn's own battery of checks; those fail as expected that draw targets outside of a loss's domain."""
 
-import itertools
-
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sparsehtp as sht
-from sparsehtp._programs import clear
-
-DONE = itertools.count(1)
-
-
-@pytest.fixture(autouse=True)
-def few_programs_per_check():
-    """Drop compiled programs now and then: hardly two checks use data of one shape."""
-    yield
-    if next(DONE) % 20 == 0:
-        clear()
 
 
 @parametrize_with_checks([sht.SparseRegressor(k=1, solver="htp"), sht.SparsePCA(1, k=1), sht.RobustPCA()])

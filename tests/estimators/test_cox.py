@@ -1,7 +1,5 @@
 """SparseCox: forms of y, other implementations, choices, strata, survival functions, errors."""
 
-import pickle
-
 import cases
 import numpy as np
 import pandas as pd
@@ -46,13 +44,7 @@ def test_scikit_survival(ties):
     model = fit(P, l2=0.0, ties=ties).fit(X, Y)
     other = linear_model.CoxPHSurvivalAnalysis(ties=ties, n_iter=100, tol=1e-14).fit(X, FORMS["structured"])
     np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-6)
-    np.testing.assert_allclose(model.predict(X), X @ other.coef_, atol=1e-6)
-    times = model.event_times_
-    for name in ("predict_cumulative_hazard_function", "predict_survival_function"):
-        expected = np.array([function(times) for function in getattr(other, name)(X[:5])])
-        np.testing.assert_allclose(getattr(model, name)(X[:5]), expected, rtol=1e-6, atol=1e-9)
-    coarse = np.round(model.predict(X))  # with ties
-    for risk in (model.predict(X), coarse):
+    for risk in (model.predict(X), np.round(model.predict(X))):  # the last with ties
         expected = metrics.concordance_index_censored(EVENT, TIME, risk)[0]
         np.testing.assert_allclose(concordance(TIME, EVENT, risk, np.ones(N)), expected, rtol=1e-12)
 
@@ -127,9 +119,13 @@ def test_labels_of_strata():
             fit().fit(X, Y, strata=np.array(["a", missing] * (N // 2), object))
     dates = pd.Series(pd.to_datetime(["2020-01-01", None] * (N // 2)))
     cases.refused(ValueError, "strata: the label of row 1 is missing", lambda: fit().fit(X, Y, strata=dates))
-    cases.refused(ValueError, "^strata: the model was fitted with strata", lambda: first.score(X, Y))
-    with pytest.raises(ValueError, match="strata: a is no stratum"):
-        first.predict_survival_function(X, strata=np.full(N, "a"))
+    for call in (first.predict_survival_function, lambda X: first.score(X, Y)):
+        cases.refused(ValueError, "^strata: the model was fitted with strata", lambda call=call: call(X))
+    with pytest.raises(ValueError, match="strata: 7 is no stratum"):
+        first.predict_survival_function(X, strata=np.where(np.arange(N) == 5, 7, 1))
+    cases.refused(ValueError, "y: no two rows can be compared", lambda: first.score(X[:1], Y[:1], strata=[0]))
+    cases.refused(TypeError, "LinearModel", lambda: first.prove(1))
+    cases.refused(ValueError, "times: needs a list", lambda: first.predict_survival_function(X, [np.nan], labels))
 
 
 def test_folds_and_criteria_have_events():
@@ -150,26 +146,3 @@ def test_criteria_and_folds_count_events():
     model = sht.SparseCox("cv", rule="one-se").fit(X, Y)
     assert model.path_.total_weight == model.cv_results_["fold_weight"].sum() / 4 == EVENT.sum()  # four times
     assert np.ptp(model.cv_results_["fold_weight"]) <= 1 and model.certificate_.swap_gain == 0  # equal shares
-
-
-def test_it_travels(tmp_path):
-    model = fit().fit(pd.DataFrame(X, columns=list("abcdefgh")), Y, strata=np.arange(N) % 2)
-    sht.save(model, tmp_path / "model.npz")
-    rows = pd.DataFrame(X[:3], columns=list("abcdefgh"))
-    expected = model.predict_survival_function(rows, [0.5, 1], [0, 1, 0])
-    ends = model.predict_survival_function(rows, [0, model.event_times_[-1]], [0, 1, 0])
-    assert (ends[:, 0] == 1).all() and (ends[:, 1] < 1).all()
-    for other in (sht.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(other.predict_survival_function(rows, [0.5, 1], [0, 1, 0]), expected)
-    assert list(model.get_feature_names_out()) == ["c", "f"]
-
-
-def test_errors_of_predictions():
-    model = fit().fit(X, Y, strata=np.arange(N) % 2)
-    cases.refused(ValueError, "strata: the model was fitted with strata", lambda: model.predict_survival_function(X))
-    with pytest.raises(ValueError, match="strata: 7 is no stratum"):
-        model.predict_survival_function(X, strata=np.where(np.arange(N) == 5, 7, 0))
-    with pytest.raises(ValueError, match="times: needs a list"):
-        model.predict_survival_function(X, [np.nan], np.zeros(N, int))
-    cases.refused(ValueError, "y: no two rows can be compared", lambda: model.score(X[:1], Y[:1], strata=[0]))
-    cases.refused(TypeError, "LinearModel", lambda: fit().fit(X, Y).prove(1))

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import sparsehtp as sht
@@ -35,18 +36,15 @@ def test_what_costs_less_than_the_noise_and_nothing_else():
     value, found = objective(chosen, 0.01), model.exchangeable_
     assert set(found) == set(chosen)
     for i in chosen:
-        rises = {j: objective([*(set(chosen) - {i}), j], 0.01) - value for j in set(range(7)) - set(chosen)}
-        assert [j for j, _ in found[i]] == sorted((j for j in rises if rises[j] <= noise), key=rises.__getitem__)
-        np.testing.assert_allclose(
-            [rise for _, rise in found[i]], [rises[j] for j, _ in found[i]], rtol=1e-6, atol=1e-12
-        )
+        rises = [(objective([*(set(chosen) - {i}), j], 0.01) - value, j) for j in set(range(7)) - set(chosen)]
+        expected = [(j, rise) for rise, j in sorted(rises) if rise <= noise]
+        np.testing.assert_allclose(found[i], expected, rtol=1e-6, atol=1e-12, err_msg=str(i))
     assert any(found.values())
 
 
 @pytest.mark.slow
 def test_names_and_other_losses():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=list("abcdefg"))
+    frame = pd.DataFrame(X, columns=list("abcdefg"))
     model = sht.SparseClassifier(cv=3, rule="best", l2=0.1, solver="foba").fit(frame, Y > 0)
     found = model.exchangeable_
     assert set(found) == set(model.get_feature_names_out())
@@ -65,24 +63,21 @@ def check_swaps(swaps, features, value, p):
 
 
 def test_groups_are_exchanged_as_wholes():
-    groups, label = {"a": [0, 2], "b": [1], "c": [3, 4], "d": [5, 6]}, np.array(list("abaccdd"))
-    model = sht.SparseRegressor(2, groups=label, l2=0.01, solver="htp").fit(X, Y)
-    units = [np.flatnonzero(label == name) for name in groups]
-    chosen = np.unique(label[model.support_])
-    assert np.array_equal(np.array(list(groups))[model.swaps_.features], chosen) and model.swaps_.n_features == 4
+    names, label = np.array(list("abcd")), np.array(list("abaccdd"))
 
     def value(members):
-        return objective(np.concatenate([units[unit] for unit in members]), 0.01)
+        return objective(np.flatnonzero(np.isin(label, list(members))), 0.01)
 
-    check_swaps(model.swaps_, model.swaps_.features, value, 4)
+    model = sht.SparseRegressor(2, groups=label, l2=0.01, solver="htp").fit(X, Y)
+    np.testing.assert_array_equal(names[model.swaps_.features], np.unique(label[model.support_]))
+    assert model.swaps_.n_features == 4
+    check_swaps(model.swaps_, model.swaps_.features, lambda places: value(names[places]), 4)
     model = sht.SparseRegressor([1, 2], groups=label, l2=0.01, cv=4, rule="best").fit(X, Y)
-    chosen, near = sorted(set(label[model.support_])), model.exchangeable_
-    assert sorted(near) == chosen and near["b"]
+    chosen, near = set(label[model.support_]), model.exchangeable_
+    assert set(near) == chosen and near["b"]
     for name, others in near.items():
         for other, rise in others:
-            after = [list(groups).index(each) for each in {*chosen, other} - {name}]
-            before = [list(groups).index(each) for each in chosen]
-            np.testing.assert_allclose(rise, value(after) - value(before), rtol=1e-6)
+            np.testing.assert_allclose(rise, value({*chosen, other} - {name}) - value(chosen), rtol=1e-6)
 
 
 def test_groups_are_exchanged_where_refits_are_no_more_work_than_told(monkeypatch):
@@ -118,11 +113,10 @@ def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
     y = A[:, 0] + between[0] + 0.3 * A[:, 2] + 0.2 * between[1] + 0.1 * rng.standard_normal(50)
 
     def value(features):
-        B = A[:, features]
-        for i, both in ((0, {0, 1}), (2, {2, 3})):
-            if both <= set(features):
+        B = np.column_stack([A[:, features], np.ones(50)])
+        for i in (0, 2):
+            if {i, i + 1} <= set(features):
                 B[:, features.index(i + 1)] = between[i // 2]
-        B = np.column_stack([B, np.ones(50)])
         return 0.5 * np.mean((y - B @ np.linalg.lstsq(B, y)[0]) ** 2)
 
     model = sht.SparseRegressor(3, l2=0.0).fit(A, y)
@@ -132,26 +126,11 @@ def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
     check_swaps(model.swaps_, chosen, value, 5)
 
 
-def test_gains_between_columns_of_different_sizes(x64):
-    """Without standardising: least squares knows no units."""
-    rng = np.random.default_rng(6)
-    Z = rng.standard_normal((60, 6))
-    A, y = Z * 10.0 ** np.array([-8, -4, 0, 4, 8, 12.0]), Z @ [1, 0.8, 0.6, 0.4, 0.2, 0.1] + rng.standard_normal(60)
-
-    def value(features):
-        B = np.column_stack([Z[:, features], np.ones(60)])
-        return 0.5 * np.mean((y - B @ np.linalg.lstsq(B, y)[0]) ** 2)
-
-    model = sht.LinearModel(A, y, fit_intercept=True)
-    swaps = sht.plot.best_swaps(model, sht.solve(model, sht.Sparsity(3)))
-    check_swaps(swaps, swaps.features, value, 6)
-
-
 @pytest.mark.parametrize("empty", [[], [2], [2, 5]])
 def test_scores_are_gains_of_quadratic_forms(empty):
     """Columns of zeros gain nothing, chosen or not; what nearly depends on the others is in doubt."""
     rng, chosen = np.random.default_rng(7), np.array([1, 2, 4])
-    Z = rng.standard_normal((20, 7)) * np.geomspace(1e-4, 1e4, 7)
+    Z = rng.standard_normal((20, 7)) * np.geomspace(1e-8, 1e8, 7)
     Z[:, 6] = Z[:, 4] + 1e-5 * np.std(Z[:, 4]) * Z[:, 6] / np.std(Z[:, 6])
     Z[:, empty] = 0
     Q, b = Z.T @ Z, Z.T @ rng.standard_normal(20)

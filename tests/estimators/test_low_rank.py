@@ -1,4 +1,4 @@
-"""LowRankRegressor against closed forms written in NumPy, scikit-learn, and the iterative solvers."""
+"""LowRankRegressor against closed forms written in NumPy, and scikit-learn."""
 
 import itertools
 
@@ -50,35 +50,10 @@ def test_the_closed_form(r, standardize):
     np.testing.assert_allclose(model.predict(X), X @ B + b, atol=1e-8)
 
 
-def test_full_rank_is_ridge_and_more_features_than_samples():
-    model = sht.LowRankRegressor(5, l2=0.3, standardize=False).fit(X, Y)
-    peer = Ridge(alpha=0.3 * len(X)).fit(X, Y)
-    np.testing.assert_allclose(model.coef_, peer.coef_, atol=1e-9)
-    np.testing.assert_allclose(model.intercept_, peer.intercept_, atol=1e-8)
-    wide, targets = problem(8, 20, 3, 2)
-    model = sht.LowRankRegressor(2, l2=0.1).fit(wide, targets)
-    np.testing.assert_allclose(model.coef_.T, closed_form(wide, targets, 2, 0.1)[0], atol=1e-8)
-    none = sht.LowRankRegressor(5, l2=0.3, fit_intercept=False, standardize=False).fit(X, Y)
-    np.testing.assert_allclose(none.coef_, Ridge(alpha=0.3 * len(X), fit_intercept=False).fit(X, Y).coef_, atol=1e-9)
-    assert not np.any(none.intercept_)
-
-
-@pytest.mark.parametrize("solver", ["htp", pytest.param("iht", marks=pytest.mark.slow)])
-def test_solvers_reach_the_global_minimum(solver):
-    exact = sht.LowRankRegressor(2).fit(X, Y)
-    model = sht.LowRankRegressor(2, solver=solver, max_iter=3000).fit(X, Y)
-    np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-4)
-    np.testing.assert_allclose(model.objective_value_, exact.objective_value_, rtol=1e-8)
-    assert model.n_iter_ > 1
-
-
-def test_values_of_all_ranks():
-    with jax.enable_x64(True):
-        objective = sht.MultiResponse(X, Y, l2=0.2, fit_intercept=True)
-        fits = sht.reduced_rank(objective)
-        values = np.array([objective.value(fits.at(r)) for r in range(6)])
-        np.testing.assert_allclose(-np.diff(values), fits.losses, rtol=1e-8)
-        assert np.all(np.diff(values) <= 0)
+def test_full_rank_without_an_intercept_is_ridge():
+    model = sht.LowRankRegressor(5, l2=0.3, fit_intercept=False, standardize=False).fit(X, Y)
+    np.testing.assert_allclose(model.coef_, Ridge(alpha=0.3 * len(X), fit_intercept=False).fit(X, Y).coef_, atol=1e-9)
+    assert not np.any(model.intercept_)
 
 
 def test_more_features_than_samples_under_a_ridge_of_each_feature():
@@ -118,8 +93,6 @@ def test_cross_validation():
     A, T = problem(r=4, noise=8, seed=2)
     for options, expected in (({}, 2), ({"one_se": False}, 3)):
         assert sht.LowRankRegressor(cv=folds, l2=0.01, **options).fit(A, T).rank_ == expected
-    assert sht.LowRankRegressor("bic").fit(X, Y).rank_ == 2
-    assert sht.LowRankRegressor("aic").fit(X, Y).rank_ >= 2
 
 
 @pytest.mark.parametrize("name", ["aic", "bic"])
@@ -166,19 +139,3 @@ def test_collinear_features_without_l2_warn():
     )
     np.testing.assert_allclose(same[0], plain, atol=1e-9)
     np.testing.assert_allclose(model.predict(twice), sht.LowRankRegressor(2, l2=0.0).fit(X, Y).predict(X), atol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_rank_is_recovered():
-    """n=500, p=30, c=20, r=4, singular values 1, noise of sd 0.5: 100 trials."""
-    found = []
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        U, V = np.linalg.qr(rng.standard_normal((30, 4)))[0], np.linalg.qr(rng.standard_normal((20, 4)))[0]
-        A = rng.standard_normal((500, 30))
-        T = A @ U @ V.T + 0.5 * rng.standard_normal((500, 20))
-        model = sht.LowRankRegressor().fit(A, T)
-        found.append(model.rank_)
-        if seed == 0:
-            np.testing.assert_allclose(model.coef_.T, closed_form(A, T, 4, 1e-6)[0], atol=1e-8)
-    assert np.sum(np.array(found) == 4) >= 95

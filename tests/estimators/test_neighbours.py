@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.model_selection import GroupKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import sparsehtp as sht
 
@@ -177,18 +174,3 @@ def test_polars_tables_with_texts_and_gaps():
         "b=x": [1.0, 0.0, 0.0, 1.0],
         "b=y": [0.0, 1.0, 0.0, 0.0],
     }
-
-
-def test_metadata_are_routed():
-    """Weights and groups of rows come to the fit in a pipeline; with the rows of each fold: test_offset.py."""
-    settings = {"k": [1, 2], "cv": GroupKFold(3), "solver": "htp"}
-    with sklearn.config_context(enable_metadata_routing=True):
-        asked = sht.SparseRegressor(**settings).set_fit_request(sample_weight=True, groups=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        piped = make_pipeline(scaler, asked).fit(X, Y, sample_weight=WEIGHTS, groups=ROWS)[-1]
-        direct = sht.SparseRegressor(**settings).fit(scaler.fit_transform(X), Y, WEIGHTS, groups=ROWS)
-        np.testing.assert_array_equal(piped.coef_, direct.coef_)
-        np.testing.assert_array_equal(piped.cv_results_["scores"], direct.cv_results_["scores"])
-        for estimator, y in ((sht.SparseRegressor(), Y), (sht.SparseClassifier(), LABELS)):
-            with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
-                make_pipeline(estimator).fit(X, y, sample_weight=WEIGHTS)

@@ -1,4 +1,4 @@
-"""SparseOrdinal: forms of y, probabilities, offset, exchanges."""
+"""SparseOrdinal: forms of y, probabilities, scorers."""
 
 import numpy as np
 import pandas as pd
@@ -26,20 +26,6 @@ def fitted():
     return make().fit(X, Y)
 
 
-def test_probabilities_are_differences_of_sigmoids(fitted):
-    eta = fitted.linear_predictor(X)
-    np.testing.assert_allclose(eta, X @ fitted.coef_, rtol=1e-12)
-    below = np.column_stack([np.zeros(N), expit(fitted.thresholds_ - eta[:, None]), np.ones(N)])
-    probability = fitted.predict_proba(X)
-    np.testing.assert_allclose(probability, np.diff(below, axis=1), atol=1e-12)
-    np.testing.assert_array_equal(fitted.predict(X), NAMES[probability.argmax(axis=1)])
-    assert fitted.score(X, Y) == np.mean(fitted.predict(X) == Y) > 0.5
-    np.testing.assert_array_equal(np.flatnonzero(fitted.support_), [2, 5])
-    assert not hasattr(fitted, "intercept_") and fitted.result_ == "converged"
-    far = fitted.predict_log_proba(X * 1e6)
-    assert np.isfinite(far).all()  # where the probabilities themselves are zero
-
-
 def test_scores_and_probabilities_of_coefficients_by_hand():
     """Of levels in an order of their own, with an offset and weights."""
     model = sht.SparseOrdinal()
@@ -49,7 +35,9 @@ def test_scores_and_probabilities_of_coefficients_by_hand():
     eta = (X[:, 0] - 2 * X[:, 2] + 3 + offset)[:, None]
     below = np.column_stack([np.zeros(N), expit([[-1, 0.5]] - eta), np.ones(N)])
     expected = np.diff(below, axis=1)
+    np.testing.assert_allclose(model.linear_predictor(X[:, :3], offset + 3), eta[:, 0], rtol=1e-12)
     np.testing.assert_allclose(model.predict_proba(X[:, :3], offset + 3), expected[:, [2, 0, 1]], rtol=1e-9)
+    assert np.isfinite(model.predict_log_proba(1e6 * X[:, :3])).all()  # where the probabilities themselves are zero
     hits = model.levels_[expected.argmax(1)] == model.levels_[np.arange(N) % 3]
     y = model.levels_[np.arange(N) % 3]
     assert 0 < hits.mean() < 1 and model.score(X[:, :3], y, offset=offset + 3) == hits.mean()
@@ -58,6 +46,7 @@ def test_scores_and_probabilities_of_coefficients_by_hand():
 
 def test_labels_and_their_order(fitted):
     """Numbers, and categories in an order of their own, of which some have no row."""
+    assert list(np.flatnonzero(fitted.support_)) == [2, 5] and not hasattr(fitted, "intercept_")
     numbers = make().fit(X, 10 * CODE - 7)
     np.testing.assert_array_equal(numbers.levels_, [-7, 3, 13, 23])
     np.testing.assert_array_equal(numbers.coef_, fitted.coef_)
@@ -97,19 +86,3 @@ def test_scorers_of_scikit_learn_see_the_right_classes():
     for scoring in ("neg_log_loss", "roc_auc_ovr", "accuracy"):
         found, expected = (cross_val_score(make(), X, y, scoring=scoring, cv=3) for y in (names, CODE))
         np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_predictions_take_an_offset(fitted):
-    moved = make().fit(X, Y, offset=np.full(N, 2.0))
-    np.testing.assert_allclose(moved.coef_, fitted.coef_, atol=1e-9)
-    np.testing.assert_allclose(moved.predict_proba(X, np.full(N, 2.0)), fitted.predict_proba(X), atol=1e-9)
-    assert moved.score(X, Y, offset=np.full(N, 2.0)) == fitted.score(X, Y)
-
-
-@pytest.mark.slow
-def test_swaps_and_the_null_model():
-    model, null = make().fit(X, Y), sht.SparseOrdinal(0).fit(X, Y)
-    assert list(model.swaps_.features) == [2, 5] and (model.swaps_.gains < 0).all()
-    np.testing.assert_allclose(null.predict_proba(X[:1])[0], np.bincount(CODE) / N, atol=1e-6)
-    with pytest.raises(TypeError, match="LinearModel"):
-        model.prove(1)

@@ -1,15 +1,14 @@
-"""Shapes in buckets: fits in padded arrays are those in arrays of the data's shape, and neighbours share programs."""
+"""Shapes in buckets: fits in padded arrays are those in arrays of the data's shape."""
 
 import dataclasses
 from types import SimpleNamespace
 
+import cases
 import numpy as np
 import pytest
-from counting import programs
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp._programs import clear
 from sparsehtp.designs import SparseDesign
 from sparsehtp.estimators.fit import Problem
 from sparsehtp.estimators.padding import Padding, bucket
@@ -142,17 +141,13 @@ def test_added_columns_are_never_chosen(solver, l2):
     assert model.support_[:4].all() and not model.coef_[4:].any()
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
+def test_errors_speak_of_the_columns_of_the_data():
+    for settings, sentence in (
         ({"k": P + 1}, f"only {P} features"),
         ({"k": 3, "l2": np.ones(P + 1)}, rf"l2.*\({P}\)"),
         ({"k": 3, "bounds": (-np.ones(P + 1), None)}, rf"lower.*\({P}\)"),
-    ],
-)
-def test_errors_speak_of_the_columns_of_the_data(settings, message):
-    with pytest.raises(ValueError, match=message):
-        sht.SparseRegressor(**settings).fit(X, Y)
+    ):
+        cases.refused(ValueError, sentence, lambda settings=settings: sht.SparseRegressor(**settings).fit(X, Y))
 
 
 @pytest.mark.slow
@@ -176,14 +171,3 @@ def test_where_shapes_decide_the_answer_they_are_those_of_the_data():
         plan = SimpleNamespace(prices=prices, solver=solver, l2=np.array(0.1))
         padding = Problem(SimpleNamespace(X=np.zeros((41, 19))), plan, None, None).padding
         assert padding.active == active and padding.size == ((44, 20) if active else (41, 19))
-
-
-def test_neighbours_share_programs():
-    clear()  # room for the programs of this test, whatever ran before it
-    thin = np.where(np.arange(N)[:, None] < 41, THIN, 0)  # the same number of entries
-    for rows in (44, 42, 41):
-        for data in (X[:rows, :19], sparse.csr_array(thin)[:rows, :19]):
-            model = sht.SparseRegressor(cv=3, solver="htp")
-            assert bool(programs(lambda: model.fit(data, Y[:rows]))) == (rows == 44)  # noqa: B023
-    sht.SparseRegressor(k=9, solver="htp").fit(X[:41, :20], Y[:41])
-    assert programs(lambda: sht.SparseRegressor(k=3, solver="htp").fit(X[:43, :19], Y[:43])) == 0

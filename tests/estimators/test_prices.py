@@ -1,4 +1,4 @@
-"""Prices in place of k, criteria of the user's own, and responses with features of their own."""
+"""Prices in place of k, and criteria of the user's own."""
 
 import numpy as np
 import pytest
@@ -74,19 +74,6 @@ def test_a_criterion_compares_a_list_of_l2():
     best = each[int(np.argmin(values))]
     assert model.l2_ == best.l2_ and model.refit_l2_ == model.l2_
     np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-6)
-
-
-def test_responses_with_features_of_their_own():
-    both = np.column_stack([Y, X[:, 4] - X[:, 2] + RANDOM.normal(size=60)])
-    model = sht.SparseRegressor(2, shared=False).fit(X, both)
-    each = [sht.SparseRegressor(2).fit(X, y) for y in both.T]
-    np.testing.assert_allclose(model.coef_, [one.coef_ for one in each], rtol=1e-6)
-    np.testing.assert_allclose(model.predict(X), np.column_stack([one.predict(X) for one in each]), rtol=1e-6)
-    np.testing.assert_array_equal(model.support_, each[0].support_ | each[1].support_)
-    assert (np.count_nonzero(model.coef_, axis=1) == 2).all() and model.support_.sum() > 2
-    chosen = sht.SparseRegressor(shared=False).fit(X, both)
-    again = sht.SparseRegressor(chosen.k_, l2=chosen.l2_, shared=False).fit(X, both)
-    np.testing.assert_array_equal(chosen.coef_ != 0, again.coef_ != 0)
 
 
 def test_folds_with_features_of_their_own_share_prices():

@@ -1,4 +1,4 @@
-"""k="cv" and the criteria: what they choose, and the attributes that they leave."""
+"""k="cv", candidates and criteria: what they choose, and the attributes that they leave."""
 
 import math
 from types import SimpleNamespace
@@ -6,9 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.feature_selection import SelectFromModel
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
+from sparsehtp.estimators import fit
 from sparsehtp.estimators.padding import Padding, bucket
 from sparsehtp.estimators.regressor import without_features
 from sparsehtp.estimators.scoring import make_scoring
@@ -19,31 +22,27 @@ RNG = np.random.default_rng(5)
 X = RNG.standard_normal((N, P)) * np.logspace(-1, 1, P)
 Y = (X / X.std(0))[:, [1, 4]] @ [2.0, -1.5] + 0.5 * RNG.standard_normal(N)
 LABELS = np.where(Y > 0, "yes", "no")
-SPLITS = list(KFold(3).split(X))
+CLASSES, HALVES = np.digitize(Y, [-1, 1]), np.median(Y) < Y
+SEVERAL = np.stack([Y, X[:, 2] - Y], axis=1)
+COUNTS = np.floor(np.exp(0.4 * (Y + 1)))
+FOLDS, KS = KFold(3), [0, 1, 2, 5]
 
 
-@pytest.fixture(scope="module")
-def regressor():
-    return sht.SparseRegressor(random_state=1).fit(X, Y)
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    return sht.SparseClassifier(solver="forward").fit(X, LABELS)
-
-
-def test_attributes(regressor):
-    results, path = regressor.cv_results_, regressor.path_
-    assert results["scores"].shape == (4 * 5, len(path)) and len(path) == 4 * (P + 1)
-    np.testing.assert_array_equal(results["ks"], path.ks)
-    np.testing.assert_array_equal(results["l2s"], path.l2s)
-    assert results["best_index"] == results["mean_loss"].argmin()
-    chosen = results["row"]
-    assert results["rule"] == "strong-ridge" and chosen == results["strong_ridge_index"]
-    assert (path.ks[chosen], path.l2s[chosen]) == (regressor.k_, regressor.l2_)
-    support = np.flatnonzero(path.x[chosen])
-    assert regressor.refit_l2_ == 0.1 * regressor.l2_
-    np.testing.assert_allclose(regressor.coef_, ridge(X, Y, support, regressor.refit_l2_), rtol=1e-7)
+def test_attributes():
+    """Of the row that each rule takes, however it is spelled."""
+    names = {"strong-ridge": "strong_ridge_index", "one_se": "best_1se_index", "best": "best_index"}
+    for rule, index in names.items():
+        model = sht.SparseRegressor(rule=rule).fit(X, Y)
+        results, path, row = model.cv_results_, model.path_, model.cv_results_["row"]
+        assert results["scores"].shape == (4 * 5, len(path)) and len(path) == 4 * (P + 1)
+        np.testing.assert_array_equal([results["ks"], results["l2s"]], [path.ks, path.l2s])
+        assert results["rule"] == rule.replace("_", "-") and row == results[index]
+        assert (path.ks[row], path.l2s[row]) == (model.k_, model.l2_)
+        assert model.refit_l2_ == (0.1 if rule == "strong-ridge" else 1) * model.l2_
+        np.testing.assert_allclose(
+            model.coef_, ridge(X, Y, np.flatnonzero(path.x[row]), model.refit_l2_), rtol=1e-7, err_msg=rule
+        )
+    assert row == results["mean_loss"].argmin()
 
 
 def ridge(X, y, support, l2):
@@ -53,33 +52,6 @@ def ridge(X, y, support, l2):
     w = np.zeros(X.shape[1])
     w[support] = np.linalg.solve(gram, A.T @ (y - y.mean()) / len(y))
     return w
-
-
-def test_folds_are_the_users(regressor):
-    model = sht.SparseRegressor(cv=SPLITS, solver="foba").fit(X, Y)
-    assert model.cv_results_["scores"].shape[0] == 3
-    rows, held_out = SPLITS[1]
-    k = np.flatnonzero((model.cv_results_["ks"] == 2) & (model.cv_results_["l2s"] == 0.1))[0]
-    support = np.flatnonzero(sht.SparseRegressor(k=2, l2=0.1, solver="htp").fit(X[rows], Y[rows]).coef_)
-    w = ridge(X[rows], Y[rows], support, 0.01)
-    loss = 0.5 * np.mean((Y[held_out] - Y[rows].mean() - (X[held_out] - X[rows].mean(0)) @ w) ** 2)
-    np.testing.assert_allclose(model.cv_results_["scores"][1, k], loss, rtol=1e-7)
-    masks = [tuple(np.isin(np.arange(N), part) for part in pair) for pair in SPLITS]
-    again = make_folds(masks, X, Y, np.ones(N))
-    for fold, pair in zip(again, SPLITS, strict=True):
-        for part, rows in zip(fold, pair, strict=True):
-            np.testing.assert_array_equal(part, rows)
-
-
-def test_one_standard_error_and_seeds(regressor):
-    one_se, best = (clone(regressor).set_params(rule=rule).fit(X, Y) for rule in ("one_se", "best"))
-    assert best.k_ >= one_se.k_
-    assert best.k_ == best.path_.ks[best.cv_results_["best_index"]]
-    results = one_se.cv_results_
-    assert results["rule"] == "one-se"  # however it is spelled
-    assert one_se.k_ == one_se.path_.ks[results["best_1se_index"]] and one_se.refit_l2_ == one_se.l2_
-    same = clone(regressor).fit(X, Y)
-    np.testing.assert_array_equal(same.coef_, regressor.coef_)
 
 
 @pytest.mark.parametrize("labels", [False, True])
@@ -216,8 +188,10 @@ def test_folds_count_rows_without_weight(estimator):
     weights = (rng.random(90) > 0.3).astype(float)
     folds = list(KFold(3).split(data))
     with_all = clone(estimator).set_params(cv=folds).fit(data, y, weights)
-    numbered = clone(estimator).set_params(cv=np.repeat(np.arange(3), 30)).fit(data, y, weights)
-    np.testing.assert_array_equal(numbered.coef_, with_all.coef_)
+    masks = [tuple(np.isin(np.arange(90), part) for part in fold) for fold in folds]
+    for cv in (np.repeat(np.arange(3), 30), masks):
+        again = clone(estimator).set_params(cv=cv).fit(data, y, weights)
+        np.testing.assert_array_equal(again.coef_, with_all.coef_)
     rows = np.flatnonzero(weights)
     among = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
     without = clone(estimator).set_params(cv=among).fit(data[rows], y[rows])
@@ -228,14 +202,6 @@ def test_folds_count_rows_without_weight(estimator):
         clone(estimator).set_params(cv=np.arange(89)).fit(data, y, weights)
     with pytest.raises(ValueError, match="cv: fold 0 tests on rows"):
         clone(estimator).set_params(cv=[(rows, rows[:5])]).fit(data, y, weights)
-
-
-@pytest.mark.parametrize("splitter", [StratifiedKFold(4), StratifiedKFold(4).split(X, LABELS)])
-def test_splitters(splitter, classifier):
-    model = clone(classifier).set_params(cv=splitter).fit(X, LABELS)
-    assert model.cv_results_["scores"].shape[0] == 4 and model.k_ == 2
-    with pytest.raises(ValueError, match="groups"):
-        clone(classifier).set_params(cv=GroupKFold(2)).fit(X, LABELS)
 
 
 @pytest.mark.parametrize("y", [[1.0], [[1.0, 2.0]]])
@@ -275,7 +241,12 @@ def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():
         with pytest.raises(ValueError, match="takes no sample_weight"):
             score(y, eta, unit * np.array([1, 1.01, 1]))
     taken = make_scoring(lambda estimator, X, y, **more: more["sample_weight"].sum(), SimpleNamespace(), lambda y: y)
-    assert taken(y, eta, np.array([1.0, 2, 3])) == -6
+    weights = np.array([1.0, 2, 3])
+    assert taken(y, eta, weights) == -6
+    named = {name: make_scoring(name, sht.SparseRegressor(), lambda y: y) for name in ("neg_max_error", "r2")}
+    assert named["r2"](y, eta, weights) == pytest.approx(-r2_score(y, eta, sample_weight=weights))
+    with pytest.raises(ValueError, match=r"scoring: .*max_error.* takes no sample_weight"):
+        named["neg_max_error"](y, eta, weights)
 
 
 def test_shares_that_sum_to_one_but_for_rounding_are_priors():
@@ -323,3 +294,78 @@ def test_a_fit_that_is_no_number_starts_no_other():
     other = sht.SparseCox()  # which never starts from the last fit
     other.coef_ = np.ones(2)
     assert other._last(1, 2) is None
+
+
+# --- candidates, scorers, and rows that stay together ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kind", "target", "scoring", "more"),
+    [
+        (sht.SparseRegressor, Y, "neg_mean_absolute_error", {}),
+        (sht.SparseRegressor, COUNTS, "neg_mean_absolute_error", {"loss": "poisson", "l2": 0.1, "solver": "htp"}),
+        (sht.SparseClassifier, LABELS, "roc_auc", {}),
+        (sht.SparseClassifier, HALVES, "accuracy", {"class_weight": {False: 1, True: 7.3}, "cv": StratifiedKFold(3)}),
+        pytest.param(
+            *(sht.SparseClassifier, CLASSES, "neg_log_loss", {"loss": "softmax", "l2": 0.05}), marks=pytest.mark.slow
+        ),
+        pytest.param(sht.SparseRegressor, SEVERAL, "r2", {"l2": 1e-3, "solver": "htp"}, marks=pytest.mark.slow),
+    ],
+)
+def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
+    solver = "auto" if more.get("loss") == "softmax" else "forward"
+    options = {"l2": 1e-2, "cv": FOLDS, "rule": "best", "solver": solver} | more
+    own = kind(k=KS, scoring=scoring, **options).fit(X, target)
+    reference = GridSearchCV(kind(**options), {"k": KS}, cv=options["cv"], scoring=scoring, error_score="raise").fit(
+        X, target
+    )
+    scores = np.array([reference.cv_results_[f"split{i}_test_score"] for i in range(3)])
+    np.testing.assert_allclose(-own.cv_results_["scores"], scores, rtol=1e-6)
+    assert own.k_ == reference.best_params_["k"]
+    np.testing.assert_allclose(own.coef_, reference.best_estimator_.coef_, rtol=1e-6)
+
+
+def test_folds_choose_l2_for_a_given_k():
+    alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=FOLDS).fit(X, Y)
+    assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)
+
+
+def test_a_criterion_takes_candidates():
+    by_rule = sht.SparseRegressor(k=range(P), solver="forward", rule="bic").fit(X, Y)
+    by_name = sht.SparseRegressor(k="bic", solver="forward").fit(X, Y)
+    assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
+
+
+def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
+    """It does where folds decide and a weight counts as rows, and never takes one away."""
+
+    def stop(*_, ks, **more):
+        raise StopIteration(ks.max())
+
+    monkeypatch.setattr(fit, "choose", stop)
+    wide, most = RNG.standard_normal((N, 40)), {"cv": (14, 14, 30), "bic": (14, 14, 14)}
+    for k, expected in most.items():
+        for unit, largest in zip((0.05, 1.0, 2.0), expected, strict=True):
+            with pytest.raises(StopIteration, match=f"^{largest}$"):
+                sht.SparseRegressor(k, solver="htp").fit(wide, Y, np.full(N, unit))
+
+
+def test_groups_of_rows_stay_together():
+    groups = RNG.integers(0, 12, N)
+    options = {"k": KS, "l2": 1e-2, "solver": "forward"}
+    routed = sht.SparseRegressor(cv=GroupKFold(3), **options).fit(X, Y, groups=groups)
+    given = sht.SparseRegressor(cv=list(GroupKFold(3).split(X, Y, groups)), **options).fit(X, Y)
+    np.testing.assert_array_equal(routed.cv_results_["scores"], given.cv_results_["scores"])
+    counted = np.arange(N) % 5 > 0
+    for y, kind in ((Y, "rows"), (LABELS, "classes")):
+        for train, test in make_folds(4, np.ones((len(y), 1)), y, counted.astype(float), kind, groups):
+            assert not np.intersect1d(groups[counted][train], groups[counted][test]).size
+    with pytest.warns(UserWarning, match="2 folds are used instead of 5, since there are 2 groups"):
+        sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)
+    with pytest.raises(ValueError, match="groups: needs shape"):
+        sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
+
+
+def test_select_from_model_keeps_every_chosen_feature():
+    model = sht.SparseRegressor(k=3).fit(X, Y)
+    assert np.ptp(np.abs(model.coef_[model.support_])) > 1  # a mean as the threshold drops the smallest
+    chosen = SelectFromModel(model, prefit=True).get_support()
+    np.testing.assert_array_equal(chosen, model.get_support())

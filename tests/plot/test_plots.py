@@ -6,6 +6,7 @@ import warnings
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
@@ -22,8 +23,10 @@ from sparsehtp.plot import (
     best_swaps,
     plot_coefficients,
     plot_collected,
+    plot_components,
     plot_cv,
     plot_history,
+    plot_parts,
     plot_path,
     plot_predictions,
     plot_proof,
@@ -43,27 +46,12 @@ def make_path(p, k_max, l2s=L2S):
     idx = np.tile(rng.permutation(p)[:k_max], (ks.size, 1)).astype(np.int32)
     support = sht.results.Support(idx, np.arange(k_max) < ks[:, None])
     coefficients = np.where(support.mask, rng.standard_normal(idx.shape), 0)
-    zeros = np.zeros(ks.size)
-    return sht.results.Path(
-        ks=ks,
-        l2s=np.repeat(np.array(l2s, float), k_max + 1),
-        l0s=None,
-        support=support,
-        features=support,
-        coefficients=coefficients,
-        intercept=zeros,
-        value=zeros,
-        result=zeros.astype(int),
-        loss=zeros,
-        n_features=p,
-        n_units=p,
-        n_kept=0,
-        total_weight=100.0,
-        pieces=(np.inf, np.inf, 1.0),
-        more_loss=None,
-        dispersion=None,
-        key=jax.random.key(0),
-    )
+    zeros, unused = np.zeros(ks.size), dict.fromkeys(("l0s", "more_loss", "dispersion"))
+    rows = {"ks": ks, "l2s": np.repeat(np.array(l2s, float), k_max + 1), "support": support, "features": support}
+    rows |= {"coefficients": coefficients, "result": zeros.astype(int)}
+    rows |= dict.fromkeys(("intercept", "value", "loss"), zeros)
+    sizes = {"n_features": p, "n_units": p, "n_kept": 0, "total_weight": 100.0, "pieces": (np.inf, np.inf, 1.0)}
+    return sht.results.Path(**rows, **sizes, **unused, key=jax.random.key(0))
 
 
 def make_cv(path):
@@ -80,38 +68,30 @@ def make_stability(p):
     return sht.results.Stability(ks, np.round(chances * 20) / 20, 20, True, 0)
 
 
-def drawn_text(figure, texts):
-    """The renderer, once nothing of some texts is cut off."""
+def check_panels(figure):
+    """The axes of a figure: nothing that is written is cut off, and titles do not run into each other."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer, frame = canvas.get_renderer(), figure.bbox
-    for text in filter(Text.get_text, texts):
-        box = text.get_window_extent(renderer)
-        assert box.x0 >= frame.x0 - 1 and box.x1 <= frame.x1 + 1 and box.y0 >= frame.y0 - 1, text.get_text()
-        assert box.y1 <= frame.y1 + 1, text.get_text()
-    return renderer
-
-
-def check_legible(figure):
-    """The axes of a figure: no two labels at the right end overlap, and nothing is cut off."""
-    (ax,) = figure.axes
-    FigureCanvasAgg(figure).draw()
-    low, high = sorted(ax.get_ylim())
-    ticks = [label for label in ax.get_yticklabels() if low <= label.get_position()[1] <= high]
-    renderer, frame = drawn_text(figure, (ax.title, ax.xaxis.label, ax.yaxis.label, *ticks)), figure.bbox
-    boxes = [Text.get_window_extent(text, renderer) for text in labels(ax)]  # without the leading lines
-    assert all(box.x1 <= frame.x1 + 1 and box.y0 >= 0 and box.y1 <= frame.y1 for box in boxes)
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    return ax
-
-
-def check_panels(figure):
-    """The axes of a figure: nothing that is written is cut off, and the titles of neighbours do not run into each
-    other."""
-    renderer = drawn_text(figure, [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label)])
+    for ax in figure.axes:
+        low, high = sorted(ax.get_ylim())
+        ticks = [label for label in ax.get_yticklabels() if low <= label.get_position()[1] <= high]
+        for text in filter(Text.get_text, (ax.title, ax.xaxis.label, ax.yaxis.label, *ticks)):
+            box = text.get_window_extent(renderer)
+            assert box.x0 >= frame.x0 - 1 and box.x1 <= frame.x1 + 1, text.get_text()
+            assert box.y0 >= frame.y0 - 1 and box.y1 <= frame.y1 + 1, text.get_text()
     boxes = [ax.title.get_window_extent(renderer) for ax in figure.axes]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     return figure.axes
+
+
+def check_legible(figure):
+    """The same of one panel; and no two labels at the right end overlap."""
+    (ax,) = check_panels(figure)
+    boxes = [Text.get_window_extent(text) for text in labels(ax)]  # without the leading lines
+    assert all(box.x1 <= figure.bbox.x1 + 1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1 for box in boxes)
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    return ax
 
 
 def widths(ax):
@@ -123,7 +103,7 @@ def labels(ax):
 
 
 def named_lines(ax):
-    return [line for line in ax.lines if line.get_color() in PALETTE]
+    return [tuple(np.nan_to_num(line.get_ydata())) for line in ax.lines if line.get_color() in PALETTE]
 
 
 @pytest.mark.parametrize("p", [5, 200])
@@ -136,8 +116,7 @@ def test_path_draws_the_coefficients(p):
     lines, texts = named_lines(ax), labels(ax)
     assert len(lines) == len(texts) == min(p, 8)
     expected = (path.x * scale)[len(path) // 2 :]
-    drawn = {tuple(np.nan_to_num(line.get_ydata())) for line in lines}
-    assert drawn <= {tuple(column) for column in expected.T}
+    assert set(lines) <= {tuple(column) for column in expected.T}
     members = {names[j][-13:] for j in path.features.idx[row][path.features.mask[row]]}
     assert members <= {text.get_text()[-13:] for text in texts}
     assert "l2 = 1" in ax.get_title()
@@ -159,8 +138,7 @@ def test_path_of_several_responses_draws_norms():
     row = len(path) // 2 + 4
     ax = check_legible(plot_path(path, list("abcde"), chosen=row, scale=scale))
     expected = np.linalg.norm(path.x, axis=2) * scale
-    drawn = {tuple(np.nan_to_num(line.get_ydata())) for line in named_lines(ax)}
-    assert drawn <= {tuple(column) for column in expected[len(path) // 2 :].T}
+    assert set(named_lines(ax)) <= {tuple(column) for column in expected[len(path) // 2 :].T}
     assert {text.get_text() for text in labels(ax)} == {"abcde"[j] for j in np.flatnonzero(expected[row])}
     assert "norm" in ax.get_ylabel()
     with pytest.raises(TypeError, match="path: holds matrices; draw one by plot_graph"):
@@ -175,8 +153,7 @@ def test_path_draws_one_line_for_the_levels_of_a_category():
     w = (path.x * scale)[len(path) // 2 :]
     expected = {"city": np.linalg.norm(w[:, [0, 2, 3]], axis=1), "age": w[:, 1], "sex=m": w[:, 4]}
     assert {text.get_text() for text in labels(ax)} == set(expected)
-    drawn = {tuple(np.nan_to_num(line.get_ydata())) for line in named_lines(ax)}
-    assert drawn == {tuple(line) for line in expected.values()}
+    assert set(named_lines(ax)) == {tuple(line) for line in expected.values()}
     assert "norm over its levels" in ax.get_ylabel()
     alone = plot_path(path, names, chosen=row, scale=scale, columns=list("abcde")).axes[0]
     assert {text.get_text() for text in labels(alone)} == set(names) and "norm" not in alone.get_ylabel()
@@ -185,17 +162,7 @@ def test_path_draws_one_line_for_the_levels_of_a_category():
 @pytest.mark.parametrize("l2s", [(0.1,), np.geomspace(1e-4, 10, 12)])
 def test_cv_marks_the_choices(l2s):
     cv = make_cv(make_path(6, 6, l2s))
-    table = {
-        "ks": cv.path.ks,
-        "l2s": cv.path.l2s,
-        "mean_loss": cv.mean,
-        "se": cv.se,
-        "scores": cv.scores,
-        "times": 1.0,
-        "best_index": cv.best,
-        "best_1se_index": cv.best_1se,
-    }
-    for given in (cv, table):
+    for given in (cv, cv.table):
         ax = check_legible(plot_cv(given))
         points = {line.get_marker(): line.get_xydata()[0] for line in ax.lines if line.get_linestyle() == "None"}
         np.testing.assert_allclose(points["o"], [cv.path.ks[cv.best], cv.mean[cv.best]])
@@ -394,26 +361,17 @@ def test_bad_arguments_are_named(call, message):
         call()
 
 
-def make_proof(seconds=20):
-    time = np.linspace(0, 3, seconds)
-    lower, upper = 1 - np.exp(-time), 1.5 - 0.1 * (time > 1)
-    lower[0] = 0
-    history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(seconds)}
-    support = sht.results.Support(np.arange(2), np.ones(2, bool))
-    gap = (upper[-1] - lower[-1]) / upper[-1]
-    return sht.results.Proof(
-        np.ones(2), 0.0, support, upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None
-    )
-
-
 @pytest.mark.parametrize("points", [1, 20])
 def test_a_proof_draws_the_bound_and_the_incumbent(points):
-    proof = make_proof(points)
-    ax = check_legible(plot_proof(proof))
-    upper, lower = (line.get_ydata() for line in ax.lines)
+    time = np.linspace(0, 3, points)
+    lower, upper = 1 - np.exp(-time), 1.5 - 0.1 * (time > 1)
+    history = {"seconds": time, "lower": lower, "upper": upper, "nodes": np.arange(points)}
+    support, gap = sht.results.Support(np.arange(2), np.ones(2, bool)), 1 - lower[-1] / upper[-1]
+    ends = upper[-1], lower[-1], 0.0, gap, False, 1234, 5, 3.0, "", history, None
+    ax = check_legible(plot_proof(sht.results.Proof(np.ones(2), 0.0, support, *ends)))
+    drawn = [line.get_ydata() for line in ax.lines]
     first = min(points - 1, 1)  # a bound of zero is none
-    np.testing.assert_array_equal(upper, proof.history["upper"][first:])
-    np.testing.assert_array_equal(lower, proof.history["lower"][first:])
+    np.testing.assert_array_equal(drawn, [upper[first:], lower[first:]])
     assert "Not proved" in ax.get_title() and "1,234 nodes" in ax.get_title()
 
 
@@ -431,9 +389,7 @@ def test_collected_supports_draw_their_features(p):
 
 
 def test_a_notebook_shows_a_figure():
-    pytest.importorskip("matplotlib")
-    figure = sht.plot.new_figure(2, 1)
-    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert sht.plot.new_figure(2, 1)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
@@ -447,3 +403,36 @@ def test_a_choice_is_drawn_with_the_row_that_its_rule_took():
         plot_cv(sht.choose(model, ks=range(5), rule="bic", solver=sht.solvers.HTP()))
     with pytest.raises(TypeError, match="where folds chose its k"):
         plot_cv(None)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_components_are_drawn_with_their_names(count):
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 6)), columns=list("abcdef"))
+    model = sht.SparsePCA(count, k=2).fit(X)
+    axes = plot_components(model).axes
+    assert len(axes) == count
+    for ax, row in zip(axes, model.components_, strict=True):
+        chosen = np.flatnonzero(row)
+        assert sorted(label.get_text() for label in ax.get_yticklabels()) == sorted(X.columns[chosen])
+        np.testing.assert_allclose(sorted(bar.get_width() for bar in ax.patches), sorted(row[chosen]))
+    with pytest.raises(ValueError, match="feature_names: needs 6 names"):
+        plot_components(model, ["a"])
+
+
+def test_a_component_past_the_rank_has_no_bars():
+    model = sht.SparsePCA(2, k=2).fit(np.outer(np.arange(30.0), [1, 2]))
+    assert [len(ax.patches) for ax in plot_components(model).axes] == [2, 0]
+
+
+def test_the_parts_are_drawn_on_one_scale():
+    rng = np.random.default_rng(0)
+    Y = np.outer(rng.standard_normal(20), rng.standard_normal(15))
+    Y[3, 4] = 50
+    model = sht.RobustPCA(1, 1).fit(Y)
+    *panels, _ = plot_parts(model, Y).axes
+    shown = [ax.images[0] for ax in panels]
+    for image, part in zip(shown, (Y, model.low_rank_, model.sparse_), strict=True):
+        np.testing.assert_array_equal(image.get_array(), part)
+    assert len({image.get_clim() for image in shown}) == 1 and shown[0].get_clim()[1] < 50
+    with pytest.raises(ValueError, match="X: needs the shape"):
+        plot_parts(model, Y.T)

@@ -1,6 +1,5 @@
 """[DIHT] Algorithm 2 against a plain transcription, and Theorems 15, 17, 19 and 22 along runs."""
 
-import itertools
 from typing import NamedTuple
 
 import cases
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from exact import Problem
 
 import sparsehtp as sht
 
@@ -47,20 +46,9 @@ def instance(loss, lam):
     signal = X @ np.array([2.0, 0, 0, -2.0, 0, 0])
     y = np.sign(signal) if isinstance(loss, sht.losses.SmoothedHinge) else 10 * signal + 0.1 * rng.standard_normal(N)
     model = sht.LinearModel(X, y, loss, l2=lam)
-
-    def fit(support):
-        def value(w):
-            return float(jnp.mean(loss.value(X[:, support] @ w, y)) + lam / 2 * w @ w)
-
-        def gradient(w):
-            return X[:, support].T @ np.asarray(loss.derivative(X[:, support] @ w, y)) / N + lam * w
-
-        found = minimize(value, np.zeros(K), jac=gradient, method="BFGS", options={"gtol": 1e-12})
-        return found.fun, found.x
-
-    support = min(map(list, itertools.combinations(range(P), K)), key=lambda support: fit(support)[0])
-    w = np.zeros(P)
-    w[support] = fit(support)[1]
+    masks, values, (found, _) = Problem(X, y, cases.exact(loss), lam).minima()
+    best = np.argmin(np.where(masks.sum(1) == K, values, np.inf))
+    support, w = np.flatnonzero(masks[best]), found[best].astype(float)
     a = np.asarray(loss.derivative(X @ w, y))
     full = X.T @ a / N + lam * w
     epsilon = np.min(np.abs(w[support])) - np.max(np.abs(full)) / lam
@@ -69,7 +57,7 @@ def instance(loss, lam):
     norm = np.linalg.norm(X, 2)
     radius = lam * N * epsilon / (2 * norm)
     link = norm / (lam * N) * (1 + 2 * np.linalg.norm(a) / radius)
-    return Instance(model, 1 / float(loss.smoothness), a, norm, radius, link, np.array(support))
+    return Instance(model, 1 / float(loss.smoothness), a, norm, radius, link, support)
 
 
 def along(model, solver, steps, key):
@@ -95,10 +83,6 @@ def sublinear(problem):
     """c_0 of Theorem 15: the square of (r ||X|| + lam sqrt(N) rho) / (lam mu), with r = rho = 1 for a hinge loss."""
     lam = float(problem.model.l2)
     return ((problem.norm + lam * np.sqrt(N)) / (lam * problem.mu)) ** 2
-
-
-def supports_agree(x, support):
-    return np.array([set(np.flatnonzero(each)) == set(support) for each in x])
 
 
 def transcribed(model, picks, size):
@@ -137,21 +121,17 @@ def test_the_papers_sampling_has_no_intercept():
         sht.solve(model, sht.Sparsity(K), sht.solvers.SDIHT(sampling="sorted"))
 
 
-def sure(problem):
-    """What the slope of the gap is at most times the distance to the optimum."""
-    return np.sqrt(N) * problem.link / problem.mu + 1
-
-
 def check_rate(problem, run, size, rate, steepest, recovered=None):
     """Distances, gaps and supports along a run, or the means over runs, as a theorem bounds them."""
     a, gap, x = run
+    sure = np.sqrt(N) * problem.link / problem.mu + 1  # what the slope of the gap is at most, times the distance
     error = np.sum((a - problem.a) ** 2, axis=-1)
     error, gap = (each.reshape(-1, each.shape[-1]).mean(0) for each in (error, gap))
     assert np.all(error <= size * rate * (1 + 1e-9))
-    assert np.all(gap <= steepest(size * rate) * sure(problem) + 1e-12)
+    assert np.all(gap <= steepest(size * rate) * sure + 1e-12)
     if recovered is not None:
         assert recovered < len(a)
-        assert supports_agree(x[recovered:], problem.support).all()
+        assert all(set(np.flatnonzero(each)) == set(problem.support) for each in x[recovered:])
 
 
 @pytest.mark.parametrize("theorem", [15, 19])
