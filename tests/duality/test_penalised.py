@@ -87,9 +87,8 @@ def test_sweeps_are_those_of_their_formula():
 
     @cases.jit
     def swept(order, count):
-        descent = Descent(
-            dual, gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
-        )
+        block = gather_block(dual, jnp.array([*features, 0, 0]), jnp.int32(5), jnp.asarray(inn), centres)
+        descent = Descent(dual, block)
         fit = descent.start(jnp.append(w, jnp.zeros(2)), jnp.asarray(b))
         fit = fit._replace(eta=jnp.where(s > 0, fit.eta, np.nan))  # rows without a weight may overflow
         fits = fit, descent.sweep(fit, descent.penalty_update), descent.sweep(fit, descent.penalty_update, order, count)
@@ -115,11 +114,6 @@ def test_sweeps_are_those_of_their_formula():
         value += l0 @ (w != 0) + l1 @ np.abs(w)
         np.testing.assert_allclose(np.hstack(found), [*w, 0, 0, b, value], rtol=1e-9, atol=1e-15)
     assert {(True, False, False), (False, False, False), (False, True, False), (False, True, True)} <= met, met
-
-
-@pytest.mark.parametrize(("argument", "value"), [("l0", -1.0), ("l1", np.nan), ("k_max", 0)])
-def test_bad_prices(argument, value):
-    cases.refused(ValueError, argument, lambda: sht.L0L1L2(**{"l0": 0.1, argument: value}))
 
 
 def test_iht_is_stationary_under_the_penalty():
@@ -149,16 +143,6 @@ def test_primal_dual_reaches_the_convex_optimum(logistic):
     assert np.all(np.diff(np.asarray(solution.history.value)[:steps]) <= 1e-14)
     chosen = np.flatnonzero(solution.x)
     assert set(chosen) >= {10, 60} and not set(chosen) & set(np.flatnonzero(solution.state.out).tolist())
-
-
-@pytest.mark.slow
-def test_screening_and_the_active_set_change_nothing_but_the_work():
-    objective, threshold = model(), sht.L0L1L2(0.05, 0.01)
-    solution = sht.solve(objective, threshold, sht.solvers.PrimalDual())
-    full = sht.solve(objective, threshold, sht.solvers.PrimalDual(rule="none", incremental=False))
-    np.testing.assert_allclose(full.value, solution.value, rtol=1e-7)
-    lower = float(solution.state.lower)
-    assert float(full.state.lower) <= lower + 1e-8 * abs(lower) and int(full.state.out.sum()) == 0
 
 
 def by_the_page(X, y, lam0, lam1, lam2, omega):
@@ -200,10 +184,8 @@ def test_algorithm_1_is_the_printed_one(lam2, omega):
 
 @pytest.mark.slow
 def test_the_printed_form_bounds_what_the_convex_one_finds():
-    objective, threshold = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
-    convex, printed = (
-        sht.solve(objective, threshold, sht.solvers.PrimalDual(inner=inner)) for inner in ("convex", "printed")
-    )
+    given = model(l2=2.0), sht.L0L1L2(0.05, 0.01)
+    convex, printed = (sht.solve(*given, sht.solvers.PrimalDual(inner=inner)) for inner in ("convex", "printed"))
     lower, upper = float(printed.state.lower), float(convex.value)
     assert lower <= upper * (1 + 1e-12) and float(convex.state.lower) <= float(printed.value) * (1 + 1e-12)
     assert printed.fired and float(printed.value) <= 1.01 * upper
@@ -329,8 +311,7 @@ def test_the_sphere_of_the_gap_screens_what_no_optimum_has():
         X = rng.standard_normal((20, 6))
         y = X @ np.where(np.arange(6) < 3, [2, -1, 0.5, 0, 0, 0], 0) + 0.3 * rng.standard_normal(20)
         found = sht.solve(sht.LinearModel(X, y, l2=0.5), sht.L0L1L2(0.05, 0.02), SPHERE, record=None)
-        problem = Problem(X, y, np.ones(20), 0.05, 0.02, 0.5, False, "squared", np.ones(6), -np.inf, np.inf)
-        best, (chosen,) = best_penalised(problem)
+        best, (chosen,) = best_penalised(Problem(X, y, np.ones(20), 0.05, 0.02, 0.5, False, "squared"))
         assert found.state.lower <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
         known = np.asarray(found.state.out), np.asarray(found.state.inn)
         assert not np.any(chosen & known[0]) and known[0].any() and not known[1].any(), "of the others it says nothing"
@@ -347,6 +328,12 @@ def test_bad_input():
     cases.refused(ValueError, "l2", lambda: sht.solvers.PrimalDual().check(flat, sht.L0L1L2(0.1)))
     for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0), ("include", 0.0)):
         cases.refused(ValueError, name, lambda name=name, wrong=wrong: sht.solvers.PrimalDual(**{name: wrong}))
+    for name, wrong in (("l0", -1.0), ("l1", np.nan), ("k_max", 0)):
+        cases.refused(ValueError, name, lambda given={"l0": 0.1, name: wrong}: sht.L0L1L2(**given))
+    bad = [("prices", "dear"), ("prices", [1.0, -1.0]), ("prices", np.ones(5)), ("keep", [7])]
+    for name, wrong in (*bad, ("upper", "a"), ("upper", -1.0)):
+        cases.refused(ValueError, name, lambda given={name: wrong}: sht.solve(flat, sht.L0L1L2(0.1, **given)))
+    cases.refused(TypeError, "use CDSS", lambda: sht.lower_bound(flat, sht.L0L1L2(0.1, lower=0.0), 1.0))
     assert [sht.solvers.PrimalDual()._include(p) for p in (1, 2, 100)] == [1, 2, 19], "ceil(4 ln p), of p"
     cases.refused(ValueError, "block_size", lambda: sht.solvers.SDIHT(0).check(model(), sht.Sparsity(2)))
 
@@ -398,41 +385,11 @@ def moves(problem, w, b):
     return most
 
 
-@pytest.mark.parametrize(
-    ("logistic", "bounded"),
-    [
-        (False, True),
-        (True, False),
-        pytest.param(False, False, marks=pytest.mark.slow),
-        pytest.param(True, True, marks=pytest.mark.slow),
-    ],
-)
-def test_what_a_certificate_says_of_moves(logistic, bounded):
-    """A gain is there; where it says that there is none, there is none, at a solution and far from one."""
-    check_moves(logistic, bounded, range(3))
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 59), marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
 @pytest.mark.parametrize("bounded", [False, True], ids=["free", "bounded"])
-def test_what_a_certificate_says_of_moves_in_two_thousand_cases(logistic, bounded):
-    check_moves(logistic, bounded, range(3, 59))
-
-
-def test_a_move_gains_between_what_is_found_and_what_is_bounded():
-    for seed, l0 in itertools.product(range(4), (1e-3, 0.02)):
-        problem = small(seed, True)._replace(l0=l0, l2=0.5)
-        objective, threshold = posed(problem, lower=problem.lower, upper=problem.upper)
-        w = np.clip(np.where(np.arange(6) % 2, 0, 0.3), problem.lower, problem.upper)
-        entries = sht.results.Support(np.arange(8), np.append(w != 0, [True, False]))
-        point = penalised._penalised(
-            objective, threshold.bind(objective), objective.to_internal(jnp.asarray(w), 0.1), entries
-        )
-        most = moves(problem, w, 0.1)
-        assert point.found.gain <= most + 1e-4 and 0 < most <= point.most + 1e-12, (seed, l0, point.found, most)
-
-
-def check_moves(logistic, bounded, seeds):
+def test_what_a_certificate_says_of_moves(logistic, bounded, seeds):
+    """A gain is there; where it says that there is none, there is none, at a solution and far from one."""
     known, none = 0, np.full(6, np.inf)
     for seed, l0 in itertools.product(seeds, (1e-3, 0.05, 0.5)):
         problem = small(seed, logistic)._replace(l0=l0, l2=0.5 if logistic else 0.1)
@@ -453,6 +410,18 @@ def check_moves(logistic, bounded, seeds):
                 assert gain >= most - 1e-9
             assert ("no feature that is added" in found.statement.lower()) == (gain == 0)
     assert known > 9
+
+
+def test_a_move_gains_between_what_is_found_and_what_is_bounded():
+    for seed, l0 in itertools.product(range(4), (1e-3, 0.02)):
+        problem = small(seed, True)._replace(l0=l0, l2=0.5)
+        objective, threshold = posed(problem, lower=problem.lower, upper=problem.upper)
+        w = np.clip(np.where(np.arange(6) % 2, 0, 0.3), problem.lower, problem.upper)
+        entries = sht.results.Support(np.arange(8), np.append(w != 0, [True, False]))
+        x = objective.to_internal(jnp.asarray(w), 0.1)
+        point = penalised._penalised(objective, threshold.bind(objective), x, entries)
+        most = moves(problem, w, 0.1)
+        assert point.found.gain <= most + 1e-4 and 0 < most <= point.most + 1e-12, (seed, l0, point.found, most)
 
 
 def test_a_bound_in_single_precision_is_one():
@@ -482,10 +451,9 @@ def small(seed, logistic=False):
 
 
 def posed(problem, **options):
-    loss = cases.LOSSES[problem.loss]
-    return sht.LinearModel(problem.X, problem.y, loss, problem.l2, problem.weights, fit_intercept=True), sht.L0L1L2(
-        problem.l0, problem.l1, prices=problem.prices, **options
-    )
+    X, y, weights, l0, l1, l2, *_ = problem
+    model = sht.LinearModel(X, y, cases.LOSSES[problem.loss], l2, weights, fit_intercept=True)
+    return model, sht.L0L1L2(l0, l1, prices=problem.prices, **options)
 
 
 @pytest.mark.parametrize("logistic", [False, True], ids=["squared", "logistic"])
@@ -522,14 +490,3 @@ def test_kept_features_pay_nothing():
     path = sht.solve_path(objective, threshold=threshold)
     assert path.n_kept == 2 and path.ks[0] == 0 and (path.ks == path.support.mask.sum(1) - 2).all()
     assert all({3, 5} <= set(np.flatnonzero(x)) for x in path.x)
-    for argument, value in (
-        ("prices", "dear"),
-        ("upper", "a"),
-        ("prices", [1.0, -1.0]),
-        ("prices", np.ones(5)),
-        ("keep", [7]),
-        ("upper", -1.0),
-    ):
-        with pytest.raises(ValueError, match=argument):
-            sht.solve(objective, sht.L0L1L2(0.1, **{argument: value}))
-    cases.refused(TypeError, "use CDSS", lambda: sht.lower_bound(objective, sht.L0L1L2(0.1, lower=0.0), 1.0))

@@ -12,12 +12,12 @@ from exhaustive import LOSSES, Problem, best_penalised
 
 import sparsehtp as sht
 from sparsehtp.duality import Dual
-from sparsehtp.linalg.tableau import removal_losses, tableau_at
+from sparsehtp.linalg.tableau import swap_gains, tableau_at
 from sparsehtp.objectives import GramEquations
 from sparsehtp.solvers import priced_subset
 from sparsehtp.solvers.best_subset import start_count
 from sparsehtp.solvers.pivot_search import Roam
-from sparsehtp.solvers.priced_subset import Candidate, Prices, _rows, move_gains, settle_prices, without
+from sparsehtp.solvers.priced_subset import Candidate, Prices, _rows, settle_prices, without
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -80,43 +80,28 @@ def at_signs(model, support, l1, signs):
     return float(model.constant) - r @ c, c
 
 
-def test_gains_of_moves_are_exact_at_their_signs():
-    for seed in range(5):
-        model, l1, l0 = equations(seed), np.full(9, 0.02), np.full(9, 0.01)
-        inside = [0, 2, 5]
-        signs = np.zeros(9)
-        signs[inside] = np.sign(
-            np.linalg.solve(np.asarray(model.A)[np.ix_(inside, inside)], np.asarray(model.rhs)[inside])
-        )
-        t = tableau_at(model, jnp.asarray([0, 2, 5, 0]), jnp.arange(4) < 3, jnp.stack([l1, l1]), signs[[0, 2, 5, 0]])
-        here, c = at_signs(model, inside, l1, signs)
-        np.testing.assert_allclose(t.value, here, rtol=1e-10)
-        np.testing.assert_allclose(t.c[:3], c, rtol=1e-9)
-        # What pads a row may be a feature that may not be negative, and whose square is more than any number.
-        sides = jnp.stack([l1, np.where(np.arange(9) == 8, np.inf, l1)])
-        over = GramEquations(model.A.at[8, 8].set(np.inf), model.rhs, model.diagonal.at[8].set(np.inf), model.constant)
-        padded = tableau_at(over, jnp.asarray([0, 2, 5, 8]), jnp.arange(4) < 3, sides, signs[[0, 2, 5, 8]])
-        for name in ("value", "c", "g", "H", "inverse"):
-            np.testing.assert_allclose(getattr(padded, name), getattr(t, name), rtol=1e-12, err_msg=name)
-        assert padded.q[8] == np.inf
-        table = np.asarray(move_gains(t, t.idx >= 0, jnp.asarray(l0), jnp.ones(9, bool)))
-        for i in (0, 1, 2, 4):  # row 3 is free, row 4 takes nothing out
-            for j in range(10):
-                left = [f for k, f in enumerate(inside) if k != i]
-                if (i == 3) or (j < 9 and j in inside) or (i == 4 and j == 9):
-                    assert table[i, j] == -np.inf
-                    continue
-                new, sign = left + ([j] if j < 9 else []), signs.copy()
-                values = []
-                for s in (-1.0, 1.0) if j < 9 else (0.0,):
-                    if j < 9:
-                        sign[j] = s
-                    value, c = at_signs(model, new, l1, sign)
-                    values += [value] if j == 9 or c[-1] * s > 0 else []
-                paid = l0[0] * (len(new) - 3)
-                expected = here - min(values, default=at_signs(model, left, l1, signs)[0]) - paid
-                np.testing.assert_allclose(table[i, j], expected, rtol=1e-8, atol=1e-12)
-        np.testing.assert_allclose(removal_losses(t, t.idx >= 0)[:3], -table[:3, 9] + l0[0], rtol=1e-12)
+def test_a_tableau_is_that_of_its_features_at_their_signs():
+    """What pads it is nothing, even a feature that may not be negative, and whose square is more than any number."""
+    model, l1, signs = equations(0), np.full(9, 0.02), np.array([1.0, 0, -1, 0, 0, 1, 0, 0, -1])
+    over = GramEquations(model.A.at[8, 8].set(np.inf), model.rhs, model.diagonal.at[8].set(np.inf), model.constant)
+    sides, mask = jnp.stack([l1, np.where(np.arange(9) == 8, np.inf, l1)]), jnp.arange(4) < 3
+    plain, padded = (
+        tableau_at(given, jnp.asarray(idx), mask, sides, signs[idx])
+        for given, idx in ((model, [0, 2, 5, 0]), (over, [0, 2, 5, 8]))
+    )
+    value, c = at_signs(model, [0, 2, 5], l1, signs)
+    np.testing.assert_allclose([padded.value, *padded.c], [value, *c, 0], rtol=1e-9)
+    for name in ("g", "H", "inverse"):
+        np.testing.assert_allclose(getattr(padded, name), getattr(plain, name), rtol=1e-12, err_msg=name)
+    assert padded.q[8] == np.inf
+    gains = np.asarray(swap_gains(plain, mask))
+    for i, j in itertools.product(range(3), (1, 3, 4, 6, 7)):  # at the sign that the new one takes, or zero
+        left, values = [f for f in (0, 2, 5) if f != [0, 2, 5][i]], []
+        for sign in (-1, 1):
+            least, c = at_signs(model, [*left, j], l1, np.where(np.arange(9) == j, sign, signs))
+            values += [least] if c[-1] * sign > 0 else []
+        least = min(values, default=at_signs(model, left, l1, signs)[0])
+        np.testing.assert_allclose(gains[i, j], value - least, rtol=1e-8, atol=1e-12)
 
 
 @cases.jit
@@ -129,17 +114,18 @@ def settled(model, idx, mask, l0, offered, scale, on, seed, signed=None):
 @pytest.mark.parametrize("walks", [False, True])
 def test_settling_ends_where_no_move_pays(walks):
     """Whatever is offered first; feature 2 has no price, so that it stays, and what is fixed is left alone."""
-    paid, first, offered = np.array([0.05, 0.02, 0, *6 * [0.05]]), np.array([2, 4, 7, *6 * [0]], np.int32), 4
+    paid, first, offered = np.array([0.05, 0.02, 0, *6 * [0.05]]), np.array([2, 4, 7, 0, 1, 3, 5, 6, 0], np.int32), 4
     for seed in range(6):
         model = equations(seed)
-        found = settled(model, first, np.arange(9) < 3, paid, np.arange(9) < offered, 1e-3, walks, np.uint32(seed))
+        inside, offer = np.arange(9) < (3, 8)[seed % 2], np.arange(9) < offered
+        found = settled(model, first, inside, paid, offer, 1e-3, walks, np.uint32(seed))
         S = [int(j) for j in found.idx if j >= 0]
 
         def value(S, model=model):
             return at_signs(model, sorted(S), np.zeros(9), np.zeros(9))[0] + paid[sorted(S)].sum()
 
         np.testing.assert_allclose(found.value, value(S), rtol=1e-10)
-        np.testing.assert_allclose(found.c[: len(S)], at_signs(model, S, 0.0, np.zeros(9))[1])
+        np.testing.assert_allclose(found.c[found.idx >= 0], at_signs(model, S, 0.0, np.zeros(9))[1])
         moves = [{*S} - {i} | {j} for i in {*S, None} - {2} for j in {*range(8), None} - {*S}]
         assert min(value(T - {None}) for T in moves) >= found.value - 1e-7 and 8 not in S
 

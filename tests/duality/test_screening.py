@@ -179,26 +179,6 @@ def test_primal_dual_is_safe(solver, seeds, share):
     assert np.mean(optimal) >= share
 
 
-def test_the_equality_does_not_hold_automatically():
-    """[DIOM]: "the min-max equality holds automatically for the squared loss". It does not: with small l2 the largest
-    dual value stays below the smallest primal one (by exhaustive search), since the convex form's solution has a
-    coefficient strictly inside (0, sqrt(2 l0 / l2)); with large l2 it has none, and the gap is zero."""
-    lam0, lam1, n, p = 0.03, 0.02, 10, 6
-    gaps = []
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((n, p))
-    X /= np.linalg.norm(X, axis=0)
-    y = X @ np.array([1.0, -1.0, 0, 0, 0, 0.5]) + 0.1 * rng.standard_normal(n)
-    run = cases.jit(
-        lambda l2: relax(dual_of(sht.LinearModel(X, y, l2=l2), sht.L0L1L2(lam0 / n, lam1 / n)), 1e-11).point.value
-    )
-    for lam2 in (0.05, 3.0):
-        l2 = 2 * lam2 / n
-        best, _ = best_penalised(Problem(X, y, np.ones(n), lam0 / n, lam1 / n, l2, False, "squared"))
-        gaps.append(n * (best - float(run(l2))))
-    assert gaps[0] > 1e-4 and abs(gaps[1]) < 1e-8
-
-
 @cases.jit
 def largest_dual(model, threshold):
     return relax(dual_of(model, threshold), 1e-8, max_steps=3000).point.value

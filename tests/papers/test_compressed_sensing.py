@@ -14,10 +14,10 @@ from benchmarks.papers.verdicts import Undecided
 D, N, K = 24, 16, 2
 
 
-def data(count=4):
+def data():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((N, D)) / np.sqrt(N)
-    signals = np.zeros((count, D))
+    signals = np.zeros((4, D))
     for row in signals:
         row[rng.choice(D, K, replace=False)] = rng.standard_normal(K)
     return A, signals
@@ -68,11 +68,9 @@ def test_ht_svrg_is_the_loop_of_the_paper(random_iterate):
 def test_projected_gradients_are_those_of_the_library():
     A, signals = data()
     found = projected_gradient(A, signals, 6, 0.4, 300)
+    step = sht.solvers.IHT(sht.steps.ConstantStep(0.4 * N))
     for s, signal in enumerate(signals):
-        model = sht.LinearModel(A, A @ signal)
-        solution = sht.solve(
-            model, sht.Sparsity(6), sht.solvers.IHT(sht.steps.ConstantStep(0.4 * N)), max_steps=300, throw=False
-        )
+        solution = sht.solve(sht.LinearModel(A, A @ signal), sht.Sparsity(6), step, max_steps=300, throw=False)
         assert (np.linalg.norm(solution.x - signal) < 1e-3) == found.success[s]
     assert 0 < found.success.sum()
 

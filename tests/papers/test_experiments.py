@@ -1,6 +1,5 @@
 """Experiments: settings, resuming, missing data, the verdicts of small runs, the command and the page of claims."""
 
-import itertools
 import json
 import re
 import tomllib
@@ -14,7 +13,6 @@ import sparsehtp as sht
 from benchmarks.papers import EXPERIMENTS, claims_page, decide_again, hsg, read_config, reproduce, tight
 from benchmarks.papers.__main__ import app, stored_results
 from benchmarks.papers.findings import FINDINGS
-from benchmarks.papers.grahtp import theory_steps
 from benchmarks.papers.hsg import Problem, tuned_curve
 from benchmarks.papers.page import rows
 from benchmarks.papers.run import Run, taken
@@ -267,31 +265,6 @@ def test_missing_data_say_what_is_missing_and_how_to_get_it(tmp_path, monkeypatc
     outcome = CliRunner().invoke(app, ["grahtp-fig4", "--out", str(tmp_path)])
     assert outcome.exit_code == 2
     assert "mnist.npz" in outcome.output
-
-
-def test_the_theory_step_bounds_the_curvature_of_every_small_support():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((1, 15, 6)).astype(np.float32)
-    weights = rng.random(15).astype(np.float32)
-    step = float(theory_steps(X, weights, 0.1, 1.0, k=1)[0])
-    A = (X[0].T * weights) @ X[0] / weights.sum()
-    exact = max(np.linalg.eigvalsh(A[np.ix_(s, s)])[-1] for s in itertools.combinations(range(6), 2))
-    # The truncated power method is a lower bound of the eigenvalue, 0.82 of it at worst in many trials.
-    assert 0.7 * exact + 0.1 <= 0.5 / step <= exact * (1 + 1e-5) + 0.1
-
-
-def test_the_page_shows_every_claim_of_every_stored_run(small, tmp_path):
-    result = reproduce("tight-fig1", tmp_path, config=small)
-    page = claims_page({"tight-fig1": [{**result, "quick": True}, result]})
-    for name in EXPERIMENTS:
-        assert f"## {name}" in page and f"| {name} |" in page
-    for claim in result["claims"]:
-        assert page.count(f"{claim['letter']}. {claim['statement']}") == 1
-    config = read_config("tight-fig1")
-    assert all(f"The paper: {' '.join(quote.split())}" in page for quote in config["quotes"].values())
-    assert all(f"- {' '.join(text.split())}" in page for text in config["deviations"])
-    assert "reproduced/tight-fig1-full.png" in page and "reproduced/tight-fig1-full.json" in page
-    assert "reproduced/tight-fig1-quick.png" in claims_page({"tight-fig1": [{**result, "quick": True}]})
 
 
 def test_an_unknown_reading_is_one_sentence(tmp_path):

@@ -1,5 +1,7 @@
 """The experiments of [DIHT] and [DIOM]: their gaps, a stopping rule, and what is found in made-up rows."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -41,65 +43,48 @@ def test_an_ascent_stops_by_the_change_of_its_gap():
         assert diom.fitted(X, y, lam, "DualAst", 2, 60_000, 7)[1:] == (7, False)
 
 
-def rows_of(values, names, copies, settings):
-    places = [(n, other) for other in settings[1] for n in settings[0]]
-    rng = np.random.default_rng(0)
-    rows = []
-    for n, other in places:
-        for copy in range(copies):
-            one = {
-                a: {m: v if m == "ended" else v * (1 + 0.01 * rng.random()) for m, v in each.items()}
-                for a, each in values.items()
-            }
-            rows.append({names[0]: n, names[1]: other, "copy": copy, **one})
-    return diom.Table(rows, names)
+RIVAL = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "objective": 1.0, "gap": 1.0, "time": 1.0, "ended": True}
 
 
-def outcomes(run):
-    return {claim.letter: [each["outcome"] for each in claim.findings.values()] for claim in run.claims}
+def decided(folder, decide, ns, name, places, **own):
+    """Outcomes and parts of claims about made-up rows: every method is `RIVAL` but for what is its own."""
+    run = Run("x", {"settings": {"seed": 0, "ns": ns, f"{name}s": places, "copies": 10}}, folder)
+    rng, rows = np.random.default_rng(0), []
+    for place, n, copy in itertools.product(places, ns, range(10)):
+        values = {a: RIVAL | own.get(a.replace(" ", "_"), {}) for a in diom.ALGORITHMS}
+        for each in values.values():
+            each |= {m: v * (1 + 0.01 * rng.random()) for m, v in each.items() if m != "ended"}
+        rows.append({"n": n, name: place, "copy": copy, **values})
+    decide(run, diom.Table(rows, ("n", name)))
+    claims = {claim.letter: claim.findings.values() for claim in run.claims}
+    return [{a: [each[key] for each in found] for a, found in claims.items()} for key in ("outcome", "parts")]
 
 
 @pytest.mark.parametrize(("own", "outcome"), [(0.1, "holds"), (3.0, "fails")])
 def test_simulated_data_are_decided_by_time_form_by_form(tmp_path, own, outcome):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "snrs": [20, 5], "copies": 10}}, tmp_path)
-    rival = {"recovery": 0.5, "error": 0.7, "nonzeros": 10, "time": 1.0, "ended": True}
-    values = {a: rival for a in diom.ALGORITHMS} | {"PrimDual": {**rival, "time": own}}
-    values["PrimDual convex"] = {**rival, "time": 0.5}
-    diom._decide_simulated(run, rows_of(values, ("n", "snr"), 10, ([1, 2], [20, 5])), 10)
-    assert outcomes(run) == {"a": [outcome, "holds"]}
+    def decide(run, table):
+        diom._decide_simulated(run, table, 10)
+
+    own = {"PrimDual": {"time": own}, "PrimDual_convex": {"time": 0.5}}
+    assert decided(tmp_path, decide, [1, 2], "snr", [20, 5], **own)[0] == {"a": [outcome, "holds"]}
 
 
 def test_text_is_decided_form_by_form(tmp_path):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2, 3], "ps": [5, 9], "copies": 10}}, tmp_path)
-    rival = {"objective": 1.0, "gap": 1.0, "time": 1.0, "ended": True}
-    values = {a: rival for a in diom.ALGORITHMS}
-    values["PrimDual"] = {**rival, "time": 9.0}
-    values["PrimDual convex"] = {**rival, "time": 0.2}
-    values["CDSS"] = {**rival, "gap": 0.2, "time": 5.0}
-    diom._decide_words(run, rows_of(values, ("n", "p"), 10, ([1, 2, 3], [5, 9])))
-    assert outcomes(run) == {
-        "a": ["fails", "holds"],
-        "b": ["fails", "holds"],
-        "c": ["in part", "holds"],
-        "d": ["holds", "holds"],
-    }
+    own = {"PrimDual": {"time": 9.0}, "PrimDual_convex": {"time": 0.2}, "CDSS": {"gap": 0.2, "time": 5.0}}
+    outcomes, _ = decided(tmp_path, diom._decide_words, [1, 2, 3], "p", [5, 9], **own)
+    assert outcomes == {"a": ["fails", "holds"], "b": ["fails", "holds"], "c": ["in part", "holds"], "d": ["holds"] * 2}
 
 
 def test_a_run_that_was_stopped_decides_only_what_a_longer_one_could_not_turn(tmp_path):
-    run = Run("x", {"settings": {"seed": 0, "ns": [1, 2], "ps": [5, 9], "copies": 10}}, tmp_path)
-    ended = {"objective": 1.0, "gap": 1.0, "time": 1.0, "ended": True}
-    values = {a: ended for a in diom.ALGORITHMS} | {"DIHT": {**ended, "time": 9.0, "ended": False}}
-    values["PrimDual"] = {**ended, "gap": 5.0, "time": 0.1, "ended": False}  # in the lead, but not at its end
-    values["PrimDual convex"] = {**ended, "time": 20.0}  # behind a rival's that would take longer
-    diom._decide_words(run, rows_of(values, ("n", "p"), 10, ([1, 2], [5, 9])))
-    parts = {c.letter: [each["parts"] for each in c.findings.values()] for c in run.claims}
-    assert parts["a"] == ["0 of 2, 2 undecided", "0 of 2, 1 undecided"]
-    assert outcomes(run) | {"c": 0} == {
-        "a": ["open", "fails or in part"],
-        "b": ["open", "fails"],
-        "c": 0,
-        "d": ["open", "open"],
+    own = {
+        "DIHT": {"time": 9.0, "ended": False},
+        "PrimDual": {"gap": 5.0, "time": 0.1, "ended": False},  # in the lead, but not at its end
+        "PrimDual_convex": {"time": 20.0},  # behind a rival's that would take longer
     }
+    outcomes, parts = decided(tmp_path, diom._decide_words, [1, 2], "p", [5, 9], **own)
+    assert parts["a"] == ["0 of 2, 2 undecided", "0 of 2, 1 undecided"]
+    assert outcomes.pop("c")
+    assert outcomes == {"a": ["open", "fails or in part"], "b": ["open", "fails"], "d": ["open", "open"]}
 
 
 def ridge_instance(seed):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import sparsehtp as sht
 from benchmarks.papers import hsg, reproduce
@@ -111,15 +112,8 @@ def test_the_five_algorithms_are_traced_within_their_budget(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 8)).astype(np.float32)
     y = np.where(X[:, 0] - X[:, 3] + 0.3 * rng.standard_normal(60) > 0, 1, -1)
-    rows, columns = np.nonzero(X)
-    np.savez(
-        tmp_path / "a9a.npz",
-        data=X[rows, columns],
-        indices=columns,
-        indptr=np.arange(61) * 8,
-        shape=np.array([60, 8]),
-        y=y,
-    )
+    A = csr_array(X)
+    np.savez(tmp_path / "a9a.npz", data=A.data, indices=A.indices, indptr=A.indptr, shape=A.shape, y=y)
     result = reproduce("hsg-fig1", tmp_path / "out", config=write(tmp_path / "c.toml", HSG), data=tmp_path)
     curves = {cell["algorithm"]: cell for cell in result["cells"]}
     assert set(curves) == {*hsg.ALGORITHMS, hsg.LONG}

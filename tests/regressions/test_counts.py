@@ -14,9 +14,14 @@ pytestmark = pytest.mark.usefixtures("x64")
 X, Y, _ = cases.data(sht.losses.Squared())
 MODEL = sht.LinearModel(X, Y, l2=0.1, fit_intercept=True)
 MULTI = cases.OBJECTIVES["multi_response"](X, Y)
-STEP = sht.steps.ConstantStep(0.1)
+
+
+def two(k):
+    return sht.Sparsity(k, k_max=2)
+
+
 CASES = {
-    "sparsity": (MODEL, lambda k: sht.Sparsity(k, k_max=2), None),
+    "sparsity": (MODEL, two, None),
     "kept": (MODEL, lambda k: sht.Sparsity(k, k_max=2, keep=[4]), sht.solvers.HTP()),
     "nonnegative": (MODEL, lambda k: sht.Sparsity(k, k_max=2, lower=0), None),
     "group": (MODEL, lambda k: sht.GroupSparsity(cases.GROUPS, k, k_max=2), None),
@@ -24,34 +29,19 @@ CASES = {
     "rank": (MULTI, lambda r: sht.Rank(r, r_max=1), None),
     "off_diagonal": (sht.Precision(np.eye(4), 10), lambda k: sht.OffDiagonal(k, k_max=2), None),
     "leaf": (sht.Custom(cases.squares, X, Y), lambda k: sht.LeafSparsity(k, k_max=2), sht.solvers.HTP()),
-    "iht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.IHT()),
-    "forward": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.ForwardSelection()),
-    "foba": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.FoBa()),
-    "svrg": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.SVRGHT(STEP, inner_steps=20)),
-    "diht": (MODEL, lambda k: sht.Sparsity(k, k_max=2), sht.solvers.DIHT()),
+    **{name: (MODEL, two, cases.ALL_SOLVERS[name]) for name in ("iht", "forward", "foba", "svrg", "diht")},
 }
 
 
-QUICK = {"kept", "group", "rank", "leaf", "forward", "diht"}
-
-
-@pytest.mark.parametrize(
-    ("objective", "make", "solver"),
-    [pytest.param(*case, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, case in CASES.items()],
-)
-def test_a_traced_count_out_of_range_is_not_called_converged(objective, make, solver):
-    counts = jnp.array([-1, -(2**31), 0, 3])
-
-    def run(k):
-        solution = sht.solve(objective, make(k), solver, throw=False)
-        return solution.x, solution.value, solution.result
-
-    x, value, result = cases.jit(jax.vmap(run))(counts)
-    assert [int(each) for each in result[:2]] == [RESULTS.invalid] * 2
-    assert int(result[3]) == RESULTS.support_overflow
-    assert np.isfinite(value).all()
+@pytest.mark.parametrize("name", CASES)
+def test_a_traced_count_out_of_range_is_not_called_converged(name):
+    objective, make, solver = CASES[name]
+    run = cases.jit(jax.vmap(lambda k: sht.solve(objective, make(k), solver, throw=False)))
+    found = run(jnp.array([-1, -(2**31), 0, 3]))
+    assert [int(found.result[i]) for i in (0, 1, 3)] == [RESULTS.invalid, RESULTS.invalid, RESULTS.support_overflow]
+    assert np.isfinite(found.value).all()
     # A negative count gives the answer of zero.
-    np.testing.assert_array_equal(x[:2], np.broadcast_to(x[2], x[:2].shape))
+    np.testing.assert_array_equal(found.x[:2], np.broadcast_to(found.x[2], found.x[:2].shape))
     cases.refused(ValueError, "must be >= 0", lambda: make(-1))
 
 

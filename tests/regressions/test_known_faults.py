@@ -55,28 +55,26 @@ def test_pursuits_leave_saturated_points(solver):
             assert violations(setting, case._replace(seed=seed)) == [], case
 
 
-@pytest.mark.parametrize(
-    ("setting", "cases"),
-    [
-        (
-            Setting("tweedie", "iht", True, True, False, (12, 4)),
-            [Case(k=k, start=0.0, start_intercept=b) for k, b in ((1, -1e4), (0, -1e4), (0, 1e6))],
-        ),
-        pytest.param(
-            Setting("tweedie", "default", False, True, True, (20, 5)),
-            [Case(k=0, x_spread=25.0, twin=0.0, start=1.0)],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            Setting("smoothed_hinge", "iht", False, False, False, (12, 4)),
-            [Case(k=1, l2=1e-3, x_spread=25.0, start=1.0)],
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["far below", "coefficients of all sizes", "hinge"],
-)
-def test_starts_beyond_the_range(setting, cases):
+STARTS = {
+    "far below": (
+        Setting("tweedie", "iht", True, True, False, (12, 4)),
+        [Case(k=k, start=0.0, start_intercept=b) for k, b in ((1, -1e4), (0, -1e4), (0, 1e6))],
+    ),
+    "coefficients of all sizes": (
+        Setting("tweedie", "default", False, True, True, (20, 5)),
+        [Case(k=0, x_spread=25.0, twin=0.0, start=1.0)],
+    ),
+    "hinge": (
+        Setting("smoothed_hinge", "iht", False, False, False, (12, 4)),
+        [Case(k=1, l2=1e-3, x_spread=25.0, start=1.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_starts_beyond_the_range(name):
     """An F that is no number of the dtype is said to be none, in values and in certificates."""
+    setting, cases = STARTS[name]
     for case in cases:
         for seed in range(2):
             assert violations(setting, case._replace(seed=seed)) == [], case

@@ -1,6 +1,7 @@
 """How many programs a first fit compiles: a count, not a time."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from counting import programs
@@ -44,15 +45,37 @@ def test_no_model_computes_array_by_array(kind):
     assert programs(lambda: model.fit(X, target)) <= 4
 
 
+TRACES = []
+
+
+class Counted(sht.losses.Squared):
+    """The squared loss; every trace of its value leaves a mark."""
+
+    def value(self, eta, y):
+        if isinstance(eta, jax.core.Tracer):
+            TRACES.append(1)
+        return super().value(eta, y)
+
+
 def test_solve_compiles_ingest_and_solve():
+    """Once for every k, l2, seed, start and data of a shape; what is traced again may be a program of the store."""
     warm()
     X, y = (a.astype(np.float32) for a in data(39))
-    assert programs(lambda: sht.solve(sht.LinearModel(X, y), sht.Sparsity(2), sht.solvers.HTP())) <= 2
-    first, other = (sht.LinearModel(2 * X, -y, l2=l2) for l2 in (0.1, 1.0))
-    assert programs(lambda: sht.solve(first, sht.Sparsity(2), sht.solvers.HTP())) == 0
-    solution = sht.solve(first, sht.Sparsity(2), sht.solvers.HTP())
-    for x0 in (solution, solution.x, np.asarray(solution.x)):
-        assert programs(lambda x0=x0: sht.solve(other, sht.Sparsity(2), sht.solvers.HTP(), x0)) == 0
+
+    def fit(k=2, x0=None, key=None, size=2, k_max=7, **options):
+        model = sht.LinearModel(size * X, -y, Counted(), **options)
+        return sht.solve(model, sht.Sparsity(k, k_max), sht.solvers.HTP(), x0, key=key)
+
+    assert programs(lambda: fit(size=1)) <= 2
+    solution, first = fit(), len(TRACES)
+    given = [{"k": k} for k in (*range(8), np.int64(3))] + [{"l2": l2} for l2 in (0, 0.7, np.float32(0.2))]
+    given += [{"x0": x0} for x0 in (solution, solution.x, np.asarray(solution.x))] + [{"key": jax.random.key(5)}]
+    for each in given:
+        assert programs(lambda each=each: fit(**each)) == 0, each
+    fit(jnp.int32(3), sample_weight=np.arange(39.0))
+    assert len(TRACES) == first > 0
+    fit(k_max=4)
+    assert len(TRACES) > first, "the counter sees a retrace where there must be one"
 
 
 def table(n, p=10):

@@ -53,15 +53,6 @@ def test_the_level_depends_on_the_work_alone(monkeypatch, limit, plain):
         assert [options.get("xla_backend_optimization_level") for options in given] == [0 if plain else None] * 2
 
 
-def drawn(seed):
-    rng = np.random.default_rng(seed)
-    n, p = 60, 40
-    X = rng.standard_normal((n, p)) + rng.uniform(0, 1.5) * rng.standard_normal((n, 1))
-    k = int(rng.integers(1, 9))
-    X = X.astype(np.float32)
-    return X, (X[:, :k] @ rng.uniform(0.3, 1, k) + rng.standard_normal(n)).astype(np.float32), k
-
-
 @pytest.mark.parametrize("solver", [sht.solvers.BestSubset(), sht.solvers.FoBa()], ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=lambda loss: type(loss).__name__)
 def test_a_users_program_that_is_compiled_in_full_finds_what_a_plain_one_does(solver, loss):
@@ -71,8 +62,11 @@ def test_a_users_program_that_is_compiled_in_full_finds_what_a_plain_one_does(so
 
     full = jax.jit(lambda *data: (lambda s: (s.x, s.value))(solution(*data)))
     for seed in range(8):
-        X, y, k = drawn(seed)
-        y = np.sign(y) if isinstance(loss, sht.losses.Logistic) else y
+        rng = np.random.default_rng(seed)
+        X = (rng.standard_normal((60, 40)) + rng.uniform(0, 1.5) * rng.standard_normal((60, 1))).astype(np.float32)
+        k = int(rng.integers(1, 9))
+        y = X[:, :k] @ rng.uniform(0.3, 1, k) + rng.standard_normal(60)
+        y = (np.sign(y) if loss.classification else y).astype(np.float32)
         plain = solution(X, y, k)
         x, value = full(X, y, k)
         small = tolerance("swap", np.float32) * abs(float(value))

@@ -25,19 +25,6 @@ def total(l2):
     return fit(l2).sum()
 
 
-def test_inside_a_scan_with_a_gradient():
-    def descend(l2, _):
-        value, slope = jax.value_and_grad(total)(l2)
-        return l2 - 0.01 * slope, value
-
-    l2, values = jax.jit(lambda l2: jax.lax.scan(descend, l2, length=3))(jnp.float32(0.1))
-    expected = jnp.float32(0.1)
-    for value in values:
-        expected, single = descend(expected, None)
-        np.testing.assert_allclose(value, single, rtol=1e-5)
-    np.testing.assert_allclose(l2, expected, rtol=1e-5)
-
-
 def test_a_gradient_through_a_scan_and_a_checkpoint():
     def body(l2):
         return 0.1 + 0.05 * total(l2) ** 2
@@ -100,9 +87,7 @@ def test_options_that_the_compiler_does_not_know_are_left_out():
 
 @pytest.mark.gpu
 def test_derivatives_on_a_gpu():
-    def slope(l2):
-        return jax.grad(total)(l2)
-
+    slopes = jax.vmap(jax.grad(total))
     with jax.default_device(jax.devices("cpu")[0]):
-        expected = jax.vmap(slope)(L2S)
-    np.testing.assert_allclose(jax.vmap(slope)(L2S), expected, rtol=1e-4)
+        expected = slopes(L2S)
+    np.testing.assert_allclose(slopes(L2S), expected, rtol=1e-4)
