@@ -1,6 +1,7 @@
 """A fit is never thrown away: whatever follows it may fail, in a sentence, and all else is shown and written."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from commands import invoke
+from commands import invoke, saved
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import comparable
@@ -20,13 +21,9 @@ from sparsehtp.datasets import make_regression
 
 K = 2
 X, Y, _ = make_regression(40, 6, K, snr=50, seed=1)
+TABLE = pd.DataFrame(X, columns=[f"feature {j}" for j in range(6)]).assign(target=Y)
 COMMON = ("--target", "target", "--solver", "htp")
 WRONG = [RuntimeError("out of luck"), ValueError("y: out of luck."), MemoryError(), OSError("out of\nluck")]
-
-
-def save_csv(path):
-    pd.DataFrame(X, columns=[f"feature {j}" for j in range(6)]).assign(target=Y).to_csv(path, index=False)
-    return path
 
 
 def raising(error):
@@ -109,7 +106,7 @@ OF_FIT = {  # where: the part that fails, and the files that it takes away
 
 
 def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch):
-    data = save_csv(tmp_path / "data.csv")
+    data = saved(tmp_path, TABLE)
     arguments = ("fit", data, *COMMON, "--k", K, "--prove", 20, "--diagnostics", "--report")
     whole = fail_each(tmp_path, monkeypatch, arguments, OF_FIT, "2 of 6 features chosen")
     with monkeypatch.context() as patch:
@@ -138,16 +135,16 @@ OF_PATH = {
 
 @pytest.mark.slow
 def test_what_follows_a_path_may_fail(tmp_path, monkeypatch):
-    data = save_csv(tmp_path / "data.csv")
+    data = saved(tmp_path, TABLE)
     arguments = ("path", data, *COMMON, "--k-max", 2, "--cv", 3, "--stability", 4, "--prove", 20, "--report")
     fail_each(tmp_path, monkeypatch, arguments, OF_PATH, "Best subsets at l2")
 
 
 @pytest.mark.slow
 def test_what_follows_matrices_may_fail(tmp_path, monkeypatch):
-    pd.DataFrame(X).assign(a=Y, b=-Y + X[:, 0]).to_csv(tmp_path / "data.csv", index=False)
-    lowrank = ("lowrank", tmp_path / "data.csv", "--targets", "a,b", "--rank", 1)
-    precision = ("precision", tmp_path / "data.csv", "--k", 2, "--stability", 4)
+    data = saved(tmp_path, pd.DataFrame(X).assign(a=Y, b=-Y + X[:, 0]))
+    lowrank = ("lowrank", data, "--targets", "a,b", "--rank", 1)
+    precision = ("precision", data, "--k", 2, "--stability", 4)
     for arguments, places in {
         lowrank: {
             "cli.lowrank.plot_ranks": ("plot of ranks", pictures("ranks")),
@@ -171,16 +168,21 @@ def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):
         vars(self).update(vars(other))
 
     monkeypatch.setattr("sparsehtp.estimators.base.SparseLinearModel.prove", prove)
-    data = save_csv(tmp_path / "data.csv")
+    data = saved(tmp_path, TABLE)
     result, _, model = run(tmp_path, "out", "fit", data, *COMMON, "--k", K, "--prove", 1)
     assert result.exit_code == 0, result.output
     (feature,) = model["coefficients"]
     assert feature["substitute"] is not None
 
 
-def test_paths_that_are_told_hold_in_any_folder(tmp_path, monkeypatch):
+def test_all_files_are_written_or_none_and_told_with_their_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
+    for folder in ("out", "out", "new"):
+        with pytest.raises(OSError, match="no space"):
+            write_files(Path(folder), {"a": as_bytes(b"2"), "b": raising(OSError("no space"))})
+        assert not (tmp_path / folder).exists() or [path.name for path in Path(folder).iterdir()] == ["a"]
+        assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and Path("out/a").read_bytes() == b"1"
 
 
 def test_quoting_a_cell_is_told():
@@ -203,18 +205,10 @@ def test_constant_targets_alone_have_no_score():
         assert poor is None or score(X, poor, None) is None
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        (((1, 1), (2, 0)), True),
-        (((3, 1), (1, 1)), True),
-        (((2, 1), (1, 0)), False),
-        (((1, 1), (1, 0)), False),
-        (((1, 0), (2, 0)), False),
-    ],
-)
-def test_an_event_is_compared_with_later_rows_alone(rows, told):
-    assert comparable(np.array(rows, float)) == told
+def test_an_event_is_compared_with_later_rows_alone():
+    for rows in itertools.product(itertools.product((1, 2), (0, 1)), repeat=2):
+        expected = any(event and time < other for time, event in rows for other, _ in rows)
+        assert comparable(np.array(rows, float)) == expected, rows
 
 
 def test_a_part_that_fails_is_a_sentence():

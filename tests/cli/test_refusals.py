@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, words
+from commands import invoke, saved, words
 
 N, P = 40, 6
 RNG = np.random.default_rng(0)
@@ -33,7 +33,7 @@ TABLES = {
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, table in TABLES.items():
-        table.to_csv(folder / f"{name}.csv", index=False)
+        saved(folder, table, f"{name}.csv")
     np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]])
     np.savez(folder / "flat.npz", X=FRAME, y=np.full(N, 2))
     np.savez(folder / "one.npz", X=FRAME[:1], y=[2])
@@ -108,6 +108,8 @@ fit life.csv --time days --event died --loss huber | --loss
 fit life.csv --time days --event died --prove 3 | no proofs
 fit lives.csv --time days --event died --drop said --drop none | times must be >= 0
 fit towns.csv --target target --dummies --k 8 | --k: is 8, but there are only 7 features, where a text counts as one
+fit towns.csv --target target --dummies --prove 1 | Error: --prove: --dummies makes several columns of 'town'
+path towns.csv --target target --dummies --prove 1 | Error: --prove: --dummies makes several columns of 'town'
 fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:
