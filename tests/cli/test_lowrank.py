@@ -37,6 +37,7 @@ def test_csv(folder, tmp_path):
     assert model["r2"] == pytest.approx(peer.score(X, Y)) and model["cv"]["folds"] == 5
     table = pd.read_csv(out / "coefficients.csv", index_col="feature")
     assert table.columns.tolist() == RESPONSES and table.index.tolist() == list("abcd")
+    np.testing.assert_allclose(table.T, peer.coef_, rtol=1e-8)
     assert {path.name for path in out.iterdir()} == {"model.json", "coefficients.csv", "ranks.png", "ranks.svg"}
     np.testing.assert_allclose(sht.load(out.parent / "m").coef_, peer.coef_, rtol=1e-8)
     assert "cross-validation" in result.output and "singular values" in result.output
