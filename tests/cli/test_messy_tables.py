@@ -3,18 +3,17 @@
 import io
 import json
 import re
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, made, saved, words
+from commands import invoke, made, named, saved, words
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import caveat
-from sparsehtp.cli.fit import Fit, make_split
+from sparsehtp.cli.fit import DRAWN, Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
@@ -31,7 +30,7 @@ CLEAN = pd.DataFrame(X, columns=list("abcdef")).assign(y=Y)
 class Table(NamedTuple):
     """A table, the options that it is fitted with, and the outcome."""
 
-    make: Callable[[], Any]  # the data frame
+    frame: pd.DataFrame
     options: str = ""  # of fit and path
     says: str = ""  # pieces of what stops the fit, or, with `finds`, of what is said beside it; joined by " & "
     finds: str | None = None  # features among the chosen ones, all but for a leak; None: the fit stops
@@ -57,72 +56,66 @@ PEOPLE = np.array([f"person {i}" for i in range(N)])
 GERMAN, MARKED = {"sep": ";", "decimal": ","}, {"encoding": "utf-8-sig"}
 TABLES = {
     # --- how it is written
-    "semicolons and decimal commas": Table(lambda: CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
-    "a mark and spaces": Table(
-        lambda: CLEAN.rename(columns=lambda name: f" {name}"[name == "a" :]), "", "", AB, MARKED
-    ),
-    "numbers without names": Table(lambda: CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
+    "semicolons and decimal commas": Table(CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
+    "a mark and spaces": Table(CLEAN.rename(columns={"b": " b", "y": " y"}), "", "", AB, MARKED),
+    "numbers without names": Table(CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
     # --- names
-    "a name twice": Table(lambda: header("aacdefy"), "", "a  the name of columns 1, 2"),
-    "the id twice": Table(lambda: header("aacdefy"), "--id a", "a  the name of columns 1, 2"),
-    "the target twice": Table(lambda: header("abcdeyy"), "", "y  the name of columns 6, 7"),
-    "another": Table(lambda: CLEAN.rename(columns={"y": "price"}), "--target Prize", "'Prize' & did you mean 'price'?"),
-    "nothing to drop": Table(lambda: CLEAN, "--drop g", "--drop: there is no column 'g'"),
+    "a name twice": Table(header("aacdefy"), "", "a  the name of columns 1, 2"),
+    "the id twice": Table(header("aacdefy"), "--id a", "a  the name of columns 1, 2"),
+    "the target twice": Table(header("abcdeyy"), "", "y  the name of columns 6, 7"),
+    "another": Table(CLEAN.rename(columns={"y": "price"}), "--target Prize", "'Prize' & did you mean 'price'?"),
+    "nothing to drop": Table(CLEAN, "--drop g", "--drop: there is no column 'g'"),
     # --- cells
-    "words": Table(lambda: holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
+    "words": Table(holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
     "several problems": Table(
-        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
+        holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
         says="6 problems & row 5 holds 'x' & infinite in row 7 & row 8 holds 'many' & target is infinite in row 9",
     ),
-    "two decimal signs": Table(
-        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "1 problem & with another decimal sign"
-    ),
-    "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
-    "gaps, rows left out": Table(
-        lambda: holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB
-    ),
+    "two decimal signs": Table(CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "with another decimal sign"),
+    "gaps": Table(holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
+    "gaps, rows left out": Table(holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB),
     "gaps, columns left out": Table(
-        lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), "--missing drop-columns", "left out & 'c'", AB
+        holes(c={3: None}).assign(g=X[:, 2] ** 2), "--missing drop-columns", "left out & 'c'", AB
     ),
     "gaps, filled": Table(
-        lambda: holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
+        holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
     ),
-    "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
-    "gaps in the target": Table(lambda: holes(y={3: None}), "--missing mean", "target is missing in row 5"),
+    "an empty column": Table(holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
+    "gaps in the target": Table(holes(y={3: None}), "--missing mean", "target is missing in row 5"),
     "gaps in the target, rows left out": Table(
-        lambda: holes(y={3: None}, c={8: None}),
+        holes(y={3: None}, c={8: None}),
         "--missing mean --drop-missing-target",
         "1 of 40 rows left out, without a target & 'c' filled with the mean",
         AB,
     ),
     # --- columns
-    "text": Table(lambda: CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
+    "text": Table(CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
     "text as dummies": Table(
-        lambda: CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
+        CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
         "--dummies",
         finds="b city=Oslo city=Rome",
     ),
     "dates": Table(
-        lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
+        CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
     ),
-    "an identifier": Table(lambda: CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
-    "an identifier as levels": Table(lambda: CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
-    "one that repeats": Table(lambda: CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
+    "an identifier": Table(CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
+    "an identifier as levels": Table(CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
+    "one that repeats": Table(CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
     "rows to doubt": Table(
-        lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
+        pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
         "--id name",
         "'name': 40 rows share their name & 3 of 40 rows are exact copies of others (rows 39, 40, 41) & --groups",
         AB,
     ),
     "a number for two": Table(
-        lambda: CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
+        CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
     ),
     # --- the table as a whole
-    "one row": Table(lambda: CLEAN[:1], "", "a single row"),
-    "no rows": Table(lambda: CLEAN[:0], "", "no row is left"),
-    "a constant target": Table(lambda: CLEAN.assign(y=2), "", "the target is '2' in every row"),
-    "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
-    "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
+    "one row": Table(CLEAN[:1], "", "a single row"),
+    "no rows": Table(CLEAN[:0], "", "no row is left"),
+    "a constant target": Table(CLEAN.assign(y=2), "", "the target is '2' in every row"),
+    "three classes": Table(CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
+    "two classes": Table(CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
 }
 
 
@@ -136,13 +129,12 @@ def no_pictures(monkeypatch):
 )
 def test_a_messy_table(tmp_path, name):
     table, path, out = TABLES[name], tmp_path / "table.csv", tmp_path / "out"
-    table.make().to_csv(path, index=False, **table.write)
+    table.frame.to_csv(path, index=False, **table.write)
     target = () if "--target" in table.options else ("--target", "y")
     options = (*target, *table.options.split(), "--solver", "htp")
     fit = invoke("fit", path, *options, "--k", 2, "--save", tmp_path / "model.npz", "--out", out)
-    said = " ".join(fit.stderr.split())
     for piece in table.says.split(" & "):
-        assert " ".join(piece.split()) in said
+        assert words(piece) in words(fit.stderr)
     runs = [fit, invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path")]
     assert runs[1].stderr == fit.stderr
     assert all(run.exit_code == (2 if table.finds is None else 0) for run in runs), [run.output for run in runs]
@@ -152,14 +144,13 @@ def test_a_messy_table(tmp_path, name):
         return
     model = json.loads((out / "model.json").read_text())
     rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
-    for chosen in (model["coefficients"], rows[2]["coefficients"]):
-        assert set(table.finds.split()) <= {feature["name"] for feature in chosen}
+    assert all(set(table.finds.split()) <= named(each).keys() for each in (model, rows[2]))
     check_predictions(tmp_path, path, table, model)
 
 
 def check_predictions(folder, path, table, model):
     """`predict` gives what the coefficients say of the rows; the target is not needed, and is not looked at."""
-    frame = table.make()
+    frame = table.frame
     if "drop-rows" in table.options:
         result = invoke("predict", folder / "model.npz", path)
         assert result.exit_code == 2 and "missing or infinite values, in rows 5, 10" in result.stderr
@@ -173,10 +164,8 @@ def check_predictions(folder, path, table, model):
     assert ("name" in predictions.columns) == ("--id" in table.options)
     if "--id" in table.options:
         assert predictions["name"].tolist() == frame["name"].tolist()[::-1]
-    eta = model["intercept"] + sum(
-        found[feature["name"]].fillna(found[feature["name"]].mean()) * feature["coefficient"]
-        for feature in model["coefficients"]
-    )
+    w = named(model)
+    eta = model["intercept"] + sum(found[name].fillna(found[name].mean()) * w[name] for name in w)
     if model["classes"]:
         assert predictions["prediction"].tolist() == np.where(eta > 0, "yes", "no").tolist()
         np.testing.assert_allclose(predictions["probability of yes"], 1 / (1 + np.exp(-eta)), rtol=1e-9)
@@ -193,13 +182,10 @@ def test_what_is_doubted_and_nothing_else(tmp_path):
     places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
     made = dict(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice)
     table = CLEAN.assign(**made, **{"row id": places + 1})
-    constant, counts = (
-        "'d': the same in every row (7), so it can explain nothing.",
-        "numbers the rows, like an identifier",
-    )
+    constant = "'d': the same in every row (7), so it can explain nothing."
     assert doubts_of(tmp_path, table) == [
         constant,
-        *(f"{name!r}: {counts}: consider --id or --drop {name}." for name in ("e", "row id")),
+        *(f"{e!r}: numbers the rows, like an identifier: consider --id or --drop {e}." for e in ("e", "row id")),
         "'c': predicts the target perfectly alone: is it made from the target (leakage)?",
     ]
     notes = load_data(tmp_path / "data.csv", FitOptions(file=tmp_path / "data.csv", target="y")).notes
@@ -411,11 +397,13 @@ CAVEATS = {
 def test_a_fit_that_means_little_says_so(tmp_path, name):
     table, options, sentence, drawn = CAVEATS[name]
     saved(tmp_path, table, "table.csv")
-    (tmp_path / "coefficients.png").write_text("an earlier run")
+    for file in ("report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))):
+        (tmp_path / file).write_text("an earlier run")
     result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp")
-    said = " ".join(result.stdout.split())
+    said = words(result.stdout)
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
-    assert (tmp_path / "coefficients.png").exists() == drawn and (tmp_path / "table.csv").exists()
+    left = {path.stem for path in tmp_path.iterdir()} - {"table", "model"}
+    assert left == ({"coefficients", "predictions", "swaps"} if drawn else set())
     assert sentence in model["caveat"]
 
 
@@ -444,7 +432,7 @@ def test_what_a_feature_could_be_exchanged_for(tmp_path):
     near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=2 * CLEAN.b)
     options = ["--target", "y", "--k", 2, "--solver", "forward", "--report"]
     result, model = made(tmp_path, "fit", saved(tmp_path, near), *options)
-    said = " ".join(result.stdout.split())
+    said = words(result.stdout)
     assert "b could be f at no loss" in said and "best substitute" in said
     assert "b could be f" in (tmp_path / "report.html").read_text()  # names as they are
     (a,) = (feature for feature in model["coefficients"] if feature["name"] == "a")

@@ -76,7 +76,6 @@ lowrank several.csv --targets a,b,c,d,e,f,heart,lung | --targets: no column is l
 fit flat.npz --k 1 | 'y' is 2 in every row
 fit one.npz --k 1 | 'y' is a single row
 fit flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
-path flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
 lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
@@ -90,9 +89,7 @@ fit owned.csv --target target --groups a --offset a | Error: --offset: 'a' is th
 path owned.csv --target target --groups one --cv 3 --drop one | Error: --drop: 'one' is that of --groups too
 fit owned.csv --target target --id a --drop a | Error: --drop: 'a' is that of --id too
 fit owned.csv --target target --groups one --drop half | one all rows are in one group, so that none can be held out
-fit owned.csv --target target --groups one --drop half --test-size .3 | leave --groups out
 fit owned.csv --target target --groups half --drop one --test-size .9 | --test-size: 0.9 leaves none of the 2 groups
-fit owned.csv --target target --groups half --drop one --k 2 --rule=one_se | Error: --groups: nothing is held out
 fit owned.csv --target target --groups half --drop one --loss=smoothed_hinge | exactly two classes
 fit several.npz --target Y --drop-missing-target | Error: --drop-missing-target: several.npz is no table
 fit health.csv --target target --levels poor,fair | 'good' is no level

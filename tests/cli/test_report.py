@@ -114,17 +114,6 @@ def test_the_screen_of_a_fit_says_what_model_json_holds(fitted):
         assert f"{feature['coefficient']:+.5g} " in table and f"{feature['standardized']:+.5g} " in table
 
 
-@pytest.mark.slow
-def test_a_later_fit_without_it_leaves_no_report_of_another(fitted):
-    arguments, out, *_ = fitted
-    assert (out / "report.html").exists()
-    made(out, *arguments, "--diagnostics")
-    assert not (out / "report.html").exists()
-    assert (out / "history.png").exists() and (out / "history.csv").exists()
-    made(out, *arguments)
-    assert not (out / "history.png").exists() and not (out / "history.csv").exists()
-
-
 def test_the_report_holds_what_was_done_to_the_data_and_texts_as_one_feature(tmp_path):
     city = np.array(["Bonn", "Oslo", "Rome"])[np.arange(N) % 3]
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "flat": 1, "note": "x", "city": city, "y": X[:, 0]})
@@ -141,11 +130,6 @@ def test_the_report_holds_what_was_done_to_the_data_and_texts_as_one_feature(tmp
     named = {feature["name"]: feature["substitute"]["name"] for feature in model["coefficients"]}
     assert set(named) == {"a", "city=Oslo", "city=Rome"} and named["city=Oslo"] == named["city=Rome"] in ("b", "flat")
     assert "2 of 4 features chosen (a text counts as one)" in page.text and (tmp_path / "fit" / "swaps.png").exists()
-
-
-def test_a_missing_font_is_one_warning(fitted):
-    said = fitted[2].stderr
-    assert said.count("no font here has") <= 1 and "Glyph" not in said
 
 
 @pytest.mark.slow
