@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from exhaustive import Problem, fits, masks
 from scipy.optimize import minimize
-from sklearn import linear_model, metrics
+from sklearn import linear_model, metrics, multioutput, svm
 from sklearn.base import clone
 
 import sparsehtp as sht
@@ -29,7 +29,7 @@ CHOSEN = [1, 2, 4]
 ROWS = {}
 SKLEARN = "scikit-learn and skglm"
 ELSEWHERE = {  # the rows of a test of what they say
-    "estimators/test_candidates.py::test_select_from_model_keeps_every_chosen_feature": [
+    "estimators/test_selection.py::test_select_from_model_keeps_every_chosen_feature": [
         (SKLEARN, "`get_support()`, `transform(X)` of its selectors")
     ],
     "estimators/test_classifier.py::test_equals_scikit_learn_on_the_chosen_features": [
@@ -37,10 +37,7 @@ ELSEWHERE = {  # the rows of a test of what they say
         (SKLEARN, '`class_weight="balanced"`'),
     ],
     "estimators/test_cox.py::test_scikit_survival": [("scikit-survival", "`predict_survival_function(X)`")],
-    "estimators/test_prices.py::test_responses_with_features_of_their_own": [
-        (SKLEARN, "`MultiOutputRegressor(model)`")
-    ],
-    "estimators/test_several_responses.py::test_the_features_and_coefficients_of_exhaustive_search": [
+    "estimators/test_regressor.py::test_the_features_and_coefficients_of_exhaustive_search": [
         (SKLEARN, "`MultiTaskLasso`")
     ],
     "path/test_choose.py::test_the_rules_are_their_definitions": [
@@ -51,7 +48,6 @@ ELSEWHERE = {  # the rows of a test of what they say
         (SKLEARN, "`Ridge(alpha)`"),
         (SKLEARN, "`PoissonRegressor(alpha)`, `GammaRegressor(alpha)`, `TweedieRegressor(power, alpha)`"),
     ],
-    "references/test_restricted_fits.py::test_squared_hinge_against_scikit_learn": [(SKLEARN, "`LinearSVC(C)`")],
     "references/test_restricted_fits.py::test_a_quantile_goes_to_that_of_scikit_learn_with_gamma": [
         (SKLEARN, "`QuantileRegressor(quantile=q, alpha=0)`")
     ],
@@ -359,6 +355,15 @@ def _():
         same(sht.SparseRegressor(ours.k_, **own).fit(SCALED, y).coef_, theirs.coef_)
 
 
+@row(SKLEARN, "`MultiOutputRegressor(model)`")
+def _():
+    Y = np.column_stack([TARGETS["numbers"], X[:, 0] + TARGETS["numbers"][::-1]])
+    theirs = multioutput.MultiOutputRegressor(sht.SparseRegressor(3)).fit(X, Y)
+    ours = sht.SparseRegressor(3, shared=False).fit(X, Y)
+    same(ours.coef_, np.stack([each.coef_ for each in theirs.estimators_]))
+    same(ours.predict(X), theirs.predict(X))
+
+
 @row("scikit-survival", "`CoxPHSurvivalAnalysis(alpha=a)`")
 def _():
     linear, surv = (peer(f"sksurv.{name}") for name in ("linear_model", "util"))
@@ -522,6 +527,11 @@ ROWS |= {
     ("L0Learn", '`penalty="L0L1"`'): lambda: same(priced(0.02, 0.1, "L0L1").x, l0learn("L0L1", 0.02, 0.1)),
     ("L0Learn", "`excludeFirstK=2`"): lambda: same(
         priced(0.02, keep=[0, 1]).x, l0learn("L0", 0.02, pays=slice(2, None))
+    ),
+    (SKLEARN, "`LinearSVC(C)`"): lambda: alike(
+        C(k=3, standardize=False, loss="squared_hinge", l2=50 / N, fit_intercept=False),
+        svm.LinearSVC(C=0.01, fit_intercept=False, tol=1e-10, max_iter=100_000),
+        *("labels", 1e-3, FEW),
     ),
     ("glmnet", '`family="binomial"`, `"multinomial"`'): lambda: [
         glm(C(3, l2=0.1), "LogitNet", 0.1, "labels"),
