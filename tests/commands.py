@@ -27,3 +27,9 @@ def named(model):
 def words(screen):
     """What a screen says, however wide it is."""
     return " ".join(screen.replace("│", "").split())
+
+
+def saved(folder, frame, name="data.csv"):
+    """The file of a table."""
+    frame.to_csv(folder / name, index=False)
+    return folder / name

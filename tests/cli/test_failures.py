@@ -1,6 +1,7 @@
 """A fit is never thrown away: whatever follows it may fail, in a sentence, and all else is shown and written."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from commands import invoke
+from commands import invoke, saved
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import comparable
@@ -20,13 +21,9 @@ from sparsehtp.datasets import make_regression
 
 K = 2
 X, Y, _ = make_regression(40, 6, K, snr=50, seed=1)
-COMMON = ("--target", "target", "--solver", "htp")
+TABLE = pd.DataFrame(X, columns=[f"feature {j}" for j in range(6)]).assign(target=Y, b=X[:, 0] - Y)
+COMMON = ("--target", "target", "--drop", "b", "--solver", "htp")
 WRONG = [RuntimeError("out of luck"), ValueError("y: out of luck."), MemoryError(), OSError("out of\nluck")]
-
-
-def save_csv(path):
-    pd.DataFrame(X, columns=[f"feature {j}" for j in range(6)]).assign(target=Y).to_csv(path, index=False)
-    return path
 
 
 def raising(error):
@@ -78,89 +75,81 @@ def pictures(name):
     return {f"{name}.png", f"{name}.svg"}
 
 
-def fail_each(tmp_path, monkeypatch, arguments, places, shown=""):
-    """Every place fails, one at a time; the run in which none does."""
-    whole = run(tmp_path, arguments[0], *arguments)
-    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
-    for number, (place, (part, lost)) in enumerate(places.items()):
-        with monkeypatch.context() as patch:
-            broken(patch, place, WRONG[number % len(WRONG)])
-            failing = run(tmp_path, f"{arguments[0]}{number}", *arguments)
-        check(failing, whole, part, lost)
-        assert shown in failing[0].stdout
-    return whole
-
-
 DRAWN = ("coefficients", "predictions", "proof", "history")
-OF_FIT = {  # where: the part that fails, and the files that it takes away
-    "estimators.base.SparseLinearModel.prove": ("proof", pictures("proof")),
-    "estimators.base.SparseLinearModel.swaps_": ("substitutes", pictures("swaps")),
-    "estimators.base.SparseLinearModel.exchangeable_": ("exchanges within the noise", set()),
-    "estimators.base.SparseLinearModel.certificate_": ("certificate", set()),
-    "SparseRegressor.score": ("score", set()),
-    "cli.fit.caveat": ("caveat", set()),
-    "cli.fit.add_substitutes": ("table of substitutes", set()),
-    "cli.fit.plot_swap_gains": ("plot of swaps", pictures("swaps")),
-    **{f"cli.fit.plot_{name}": (f"plot of {name}", pictures(name)) for name in DRAWN},
-    "cli.common.as_images": ("picture of coefficients", set().union(*map(pictures, (*DRAWN, "swaps")))),
-    "cli.fit.fit_report": ("report", {"report.html"}),
-    "cli.flow.write_files": ("files", {"everything"}),
-}
-
-
-def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch):
-    data = save_csv(tmp_path / "data.csv")
-    arguments = ("fit", data, *COMMON, "--k", K, "--prove", 20, "--diagnostics", "--report")
-    whole = fail_each(tmp_path, monkeypatch, arguments, OF_FIT, "2 of 6 features chosen")
-    with monkeypatch.context() as patch:
-        broken(patch, "save", OSError("no space"))
-        failing = run(tmp_path, "save", *arguments, "--save", tmp_path / "model.npz")
-    check(failing, whole, "save", set())
-    assert not (tmp_path / "model.npz").exists()
-
-
-def test_a_figure_that_cannot_be_drawn_is_taken_out():
-    after, figures = AfterFit(), {"lost": None}
-    assert not after.images(figures) and not figures and after.failed["picture of lost"]
-
-
-OF_PATH = {
-    "cross_validate": ("cross-validation", pictures("cv")),
-    "stability_selection": ("stability", pictures("probabilities") | {"probabilities.csv"}),
-    "prove": ("proof", set()),
-    "cli.path.plot_path": ("plot of path", pictures("path")),
-    "cli.path.plot_cv": ("plot of cv", pictures("cv")),
-    "cli.path.plot_stability": ("plot of probabilities", pictures("probabilities")),
-    "cli.path.path_report": ("report", {"report.html"}),
-    "cli.flow.write_files": ("files", {"everything"}),
-}
-
-
-@pytest.mark.slow
-def test_what_follows_a_path_may_fail(tmp_path, monkeypatch):
-    data = save_csv(tmp_path / "data.csv")
-    arguments = ("path", data, *COMMON, "--k-max", 2, "--cv", 3, "--stability", 4, "--prove", 20, "--report")
-    fail_each(tmp_path, monkeypatch, arguments, OF_PATH, "Best subsets at l2")
-
-
-@pytest.mark.slow
-def test_what_follows_matrices_may_fail(tmp_path, monkeypatch):
-    pd.DataFrame(X).assign(a=Y, b=-Y + X[:, 0]).to_csv(tmp_path / "data.csv", index=False)
-    lowrank = ("lowrank", tmp_path / "data.csv", "--targets", "a,b", "--rank", 1)
-    precision = ("precision", tmp_path / "data.csv", "--k", 2, "--stability", 4)
-    for arguments, places in {
-        lowrank: {
+FAILING = {  # command: options, what is shown whatever fails, and where: the part, and the files that it takes away
+    "fit": (
+        (*COMMON, "--k", K, "--prove", 20, "--diagnostics", "--report", "--save", "model.npz"),
+        "2 of 6 features chosen",
+        {
+            "estimators.base.SparseLinearModel.prove": ("proof", pictures("proof")),
+            "estimators.base.SparseLinearModel.swaps_": ("substitutes", pictures("swaps")),
+            "estimators.base.SparseLinearModel.exchangeable_": ("exchanges within the noise", set()),
+            "estimators.base.SparseLinearModel.certificate_": ("certificate", set()),
+            "SparseRegressor.score": ("score", set()),
+            "cli.fit.caveat": ("caveat", set()),
+            "cli.fit.add_substitutes": ("table of substitutes", set()),
+            "cli.fit.plot_swap_gains": ("plot of swaps", pictures("swaps")),
+            **{f"cli.fit.plot_{name}": (f"plot of {name}", pictures(name)) for name in DRAWN},
+            "cli.common.as_images": ("picture of coefficients", set().union(*map(pictures, (*DRAWN, "swaps")))),
+            "cli.fit.fit_report": ("report", {"report.html"}),
+            "cli.flow.write_files": ("files", {"everything"}),
+            "save": ("save", set()),
+        },
+    ),
+    "path": (
+        (*COMMON, "--k-max", 2, "--cv", 3, "--stability", 4, "--prove", 20, "--report"),
+        "Best subsets at l2",
+        {
+            "cross_validate": ("cross-validation", pictures("cv")),
+            "stability_selection": ("stability", pictures("probabilities") | {"probabilities.csv"}),
+            "prove": ("proof", set()),
+            "cli.path.plot_path": ("plot of path", pictures("path")),
+            "cli.path.plot_cv": ("plot of cv", pictures("cv")),
+            "cli.path.plot_stability": ("plot of probabilities", pictures("probabilities")),
+            "cli.path.path_report": ("report", {"report.html"}),
+            "cli.flow.write_files": ("files", {"everything"}),
+        },
+    ),
+    "lowrank": (
+        ("--targets", "target,b", "--rank", 1),
+        "",
+        {
             "cli.lowrank.plot_ranks": ("plot of ranks", pictures("ranks")),
             "cli.flow.write_files": ("files", {"everything"}),
         },
-        precision: {
+    ),
+    "precision": (
+        ("--k", 2, "--stability", 4),
+        "2 edges",
+        {
             "stability_selection": ("stability", set()),
             "cli.precision.plot_graph": ("plot of graph", pictures("graph")),
             "cli.precision.plot_precision": ("plot of heatmap", pictures("heatmap")),
             "cli.flow.write_files": ("files", {"everything"}),
         },
-    }.items():
-        fail_each(tmp_path, monkeypatch, arguments, places)
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", FAILING)
+def test_what_follows_a_fit_may_fail(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    options, shown, places = FAILING[command]
+    arguments = (command, saved(tmp_path, TABLE), *options)
+    whole = run(tmp_path, "whole", *arguments)
+    assert whole[0].exit_code == 0 and "failed" not in whole[2], whole[0].output
+    for number, (place, (part, lost)) in enumerate(places.items()):
+        with monkeypatch.context() as patch:
+            broken(patch, place, WRONG[number % len(WRONG)])
+            failing = run(tmp_path, str(number), *arguments)
+        check(failing, whole, part, lost)
+        assert shown in failing[0].stdout
+
+
+def test_a_figure_that_cannot_be_drawn_is_taken_out():
+    after, figures = AfterFit(), {"lost": None}
+    assert not after.images(figures) and not figures and after.failed["picture of lost"]
 
 
 def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):
@@ -171,16 +160,21 @@ def test_better_features_of_a_proof_are_what_is_told(tmp_path, monkeypatch):
         vars(self).update(vars(other))
 
     monkeypatch.setattr("sparsehtp.estimators.base.SparseLinearModel.prove", prove)
-    data = save_csv(tmp_path / "data.csv")
+    data = saved(tmp_path, TABLE)
     result, _, model = run(tmp_path, "out", "fit", data, *COMMON, "--k", K, "--prove", 1)
     assert result.exit_code == 0, result.output
     (feature,) = model["coefficients"]
     assert feature["substitute"] is not None
 
 
-def test_paths_that_are_told_hold_in_any_folder(tmp_path, monkeypatch):
+def test_all_files_are_written_or_none_and_told_with_their_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
+    for folder in ("out", "out", "new"):
+        with pytest.raises(OSError, match="no space"):
+            write_files(Path(folder), {"a": as_bytes(b"2"), "b": raising(OSError("no space"))})
+        assert not (tmp_path / folder).exists() or [path.name for path in Path(folder).iterdir()] == ["a"]
+        assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and Path("out/a").read_bytes() == b"1"
 
 
 def test_quoting_a_cell_is_told():
@@ -203,18 +197,10 @@ def test_constant_targets_alone_have_no_score():
         assert poor is None or score(X, poor, None) is None
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"),
-    [
-        (((1, 1), (2, 0)), True),
-        (((3, 1), (1, 1)), True),
-        (((2, 1), (1, 0)), False),
-        (((1, 1), (1, 0)), False),
-        (((1, 0), (2, 0)), False),
-    ],
-)
-def test_an_event_is_compared_with_later_rows_alone(rows, told):
-    assert comparable(np.array(rows, float)) == told
+def test_an_event_is_compared_with_later_rows_alone():
+    for rows in itertools.product(itertools.product((1, 2), (0, 1)), repeat=2):
+        expected = any(event and time < other for time, event in rows for other, _ in rows)
+        assert comparable(np.array(rows, float)) == expected, rows
 
 
 def test_a_part_that_fails_is_a_sentence():

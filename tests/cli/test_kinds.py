@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, made, named
+from commands import invoke, made, named, saved
 
 import sparsehtp as sht
 from sparsehtp.cli.common import _ordered
@@ -34,15 +34,10 @@ KINDS = {
 }
 
 
-def save(folder, table):
-    table.to_csv(folder / "data.csv", index=False)
-    return folder / "data.csv"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_with_report_and_predictions(tmp_path, kind):
     table, options, metric, sentence = KINDS[kind]
-    data, out, file = save(tmp_path, table), tmp_path / "out", tmp_path / "m.npz"
+    data, out, file = saved(tmp_path, table), tmp_path / "out", tmp_path / "m.npz"
     result, model = made(out, "fit", data, *options, *CHEAP, "--test-size", 0.3, "--report", "--save", file)
     assert set(named(model)) == {"a", "d"} and named(model)["a"] * named(model)["d"] < 0
     assert model["metric"] == metric and 0.5 < model["test_score"] < 1 and sentence in result.output
@@ -66,7 +61,7 @@ def test_a_fit_with_report_and_predictions(tmp_path, kind):
 def test_a_path_is_of_the_model_that_is_asked_for(tmp_path, kind):
     table, (_, column, _, value), _, _ = KINDS[kind]
     named = {"target": column, "levels": value} if kind == "ordinal" else {"time": column, "event": value}
-    flow, X = Subsets(PathOptions(file=save(tmp_path, table), dtype="float32", **named)), FRAME.to_numpy(np.float32)
+    flow, X = Subsets(PathOptions(file=saved(tmp_path, table), dtype="float32", **named)), FRAME.to_numpy(np.float32)
     flow.load()
     if kind == "ordinal":
         whole = sht.OrdinalModel(X, STARS, 3, 1e-4, standardize=True)
@@ -92,23 +87,17 @@ def test_times_are_kept_in_full_and_an_event_at_the_end_alone_is_a_fit(tmp_path)
     """Seconds since 1970 in single precision would be ties; without a pair to compare there is no concordance."""
     options, out = (*TIMES, "--dtype", "float32", *CHEAP), tmp_path / "out"
     tables = (LIFE, LIFE.assign(days=1.6e9 + 10 * LIFE["days"]))
-    short, long = (named(made(out, "fit", save(tmp_path, table), *options)[1]) for table in tables)
+    short, long = (named(made(out, "fit", saved(tmp_path, table), *options)[1]) for table in tables)
     assert short == pytest.approx(long, rel=1e-4)
-    made(out, "fit", save(tmp_path, LIFE.assign(died=(DAYS == DAYS.max()).astype(int))), *options)
-
-
-def test_kaplan_meier():
-    """By hand: of five rows events at 1 and 3, rows censored at 2, 3 and 4."""
-    steps, share, censored = kaplan_meier(np.array([1.0, 2, 3, 3, 4]), np.array([True, False, True, False, False]))
-    np.testing.assert_allclose(steps, [0, 1, 3, 4])
-    np.testing.assert_allclose(share, [1, 4 / 5, 4 / 5 * 2 / 3, 4 / 5 * 2 / 3])
-    np.testing.assert_allclose(censored, [2, 3, 4])
+    made(out, "fit", saved(tmp_path, LIFE.assign(died=(DAYS == DAYS.max()).astype(int))), *options)
 
 
 def test_kaplan_meier_is_that_of_scikit_survival():
     nonparametric = pytest.importorskip("sksurv.nonparametric")
     time, event = LIFE["days"].round(1).to_numpy(), LIFE["died"].to_numpy(bool)
-    steps, share, _ = kaplan_meier(time, event)
+    steps, share, censored = kaplan_meier(time, event)
+    np.testing.assert_array_equal(steps, [0, *np.unique(time[event]), time.max()])
+    np.testing.assert_array_equal(censored, np.sort(time[~event]))
     expected = nonparametric.kaplan_meier_estimator(event, time)
     np.testing.assert_allclose(share[np.searchsorted(steps, expected[0], side="right") - 1], expected[1], atol=1e-12)
 

@@ -1,11 +1,9 @@
 """`sparsehtp lowrank`: files and numbers."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pytest
-from commands import made, words
+from commands import made, saved, words
 
 import sparsehtp as sht
 from sparsehtp.cli.lowrank import load_responses
@@ -20,7 +18,7 @@ RESPONSES = ["heart", "lung", "liver"]
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     table = pd.DataFrame(np.column_stack([X, Y]), columns=["a", "b", "c", "d", *RESPONSES])
-    table.to_csv(folder / "data.csv", index=False)
+    saved(folder, table)
     np.savez(folder / "data.npz", X=X, Y=Y, y=Y[:, 0])
     return folder
 
@@ -37,9 +35,9 @@ def test_csv(folder, tmp_path):
     assert model["chosen_by"] == "cv" and f"rank 1 (by cross-validation), l2 = {peer.l2:g}" in words(result.stdout)
     np.testing.assert_allclose(model["coefficients"], peer.coef_, rtol=1e-8)
     assert model["r2"] == pytest.approx(peer.score(X, Y)) and model["cv"]["folds"] == 5
-    with (out / "coefficients.csv").open() as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["feature", *RESPONSES] and [row[0] for row in rows[1:]] == list("abcd")
+    table = pd.read_csv(out / "coefficients.csv", index_col="feature")
+    assert table.columns.tolist() == RESPONSES and table.index.tolist() == list("abcd")
+    np.testing.assert_allclose(table.T, peer.coef_, rtol=1e-8)
     assert {path.name for path in out.iterdir()} == {"model.json", "coefficients.csv", "ranks.png", "ranks.svg"}
     np.testing.assert_allclose(sht.load(out.parent / "m").coef_, peer.coef_, rtol=1e-8)
     assert "cross-validation" in result.output and "singular values" in result.output

@@ -1,19 +1,19 @@
 """Tables as people have them pass through fit, path and predict: what is wrong, and what must be said or found."""
 
+import io
 import json
 import re
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, made, words
+from commands import invoke, made, named, saved, words
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import caveat
-from sparsehtp.cli.fit import Fit, make_split
+from sparsehtp.cli.fit import DRAWN, Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
@@ -30,121 +30,93 @@ CLEAN = pd.DataFrame(X, columns=list("abcdef")).assign(y=Y)
 class Table(NamedTuple):
     """A table, the options that it is fitted with, and the outcome."""
 
-    make: Callable[[], Any]  # the data frame
+    frame: pd.DataFrame
     options: str = ""  # of fit and path
     says: str = ""  # pieces of what stops the fit, or, with `finds`, of what is said beside it; joined by " & "
     finds: str | None = None  # features among the chosen ones, all but for a leak; None: the fit stops
     write: dict[str, Any] = {}  # how the data frame is written
-    file: str = "table.csv"
 
 
 def holes(**cells):
     """The clean table with other cells in some rows."""
     table = CLEAN.astype(object)
     for name, rows in cells.items():
-        for row, cell in rows.items():
-            table.loc[row, name] = cell
+        table.loc[list(rows), name] = pd.Series(rows, dtype=object)
     return table
 
 
-def header(*names):
-    table = CLEAN.copy()
-    table.columns = names
-    return table
+def header(names):
+    return CLEAN.set_axis(list(names), axis=1)
 
 
 AB = "a b"
 LOGISTIC = "--loss logistic --l2 0.01"
 LABELS = np.where(3 * X[:, 0] - 2 * X[:, 1] + 2 * X[:, 5] > 0, "yes", "no")
 PEOPLE = np.array([f"person {i}" for i in range(N)])
-GERMAN = {"sep": ";", "decimal": ","}
-CP1252, MARKED = {"encoding": "cp1252"}, {"encoding": "utf-8-sig"}
-PRICE, GROSS = {"y": "price"}, {"a": "größe"}
+GERMAN, MARKED = {"sep": ";", "decimal": ","}, {"encoding": "utf-8-sig"}
 TABLES = {
     # --- how it is written
-    "semicolons and decimal commas": Table(lambda: CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
-    "tabs": Table(lambda: CLEAN, "", "separator tab", AB, {"sep": "\t"}, "table.tsv"),
-    "bars": Table(lambda: CLEAN, "", "separator bar", AB, {"sep": "|"}),
-    "latin letters": Table(lambda: CLEAN.rename(columns=GROSS), "", "encoding cp1252", "b größe", CP1252),
-    "a mark and spaces": Table(
-        lambda: CLEAN.rename(columns=lambda name: f" {name}"[name == "a" :]), "", "", AB, MARKED
-    ),
-    "numbers without names": Table(lambda: CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
+    "semicolons and decimal commas": Table(CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
+    "a mark and spaces": Table(CLEAN.rename(columns={"b": " b", "y": " y"}), "", "", AB, MARKED),
+    "numbers without names": Table(CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
     # --- names
-    "a name twice": Table(lambda: header(*"aacdefy"), "", "a  the name of columns 1, 2"),
-    "the id twice": Table(lambda: header(*"aacdefy"), "--id a", "a  the name of columns 1, 2"),
-    "the target twice": Table(lambda: header(*"abcdeyy"), "", "y  the name of columns 6, 7"),
-    "another": Table(lambda: CLEAN.rename(columns=PRICE), "--target Prize", "'Prize' & did you mean 'price'?"),
-    "nothing to drop": Table(lambda: CLEAN, "--drop g", "--drop: there is no column 'g'"),
+    "a name twice": Table(header("aacdefy"), "", "a  the name of columns 1, 2"),
+    "the id twice": Table(header("aacdefy"), "--id a", "a  the name of columns 1, 2"),
+    "the target twice": Table(header("abcdeyy"), "", "y  the name of columns 6, 7"),
+    "another": Table(CLEAN.rename(columns={"y": "price"}), "--target Prize", "'Prize' & did you mean 'price'?"),
+    "nothing to drop": Table(CLEAN, "--drop g", "--drop: there is no column 'g'"),
     # --- cells
-    "words": Table(lambda: holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
+    "words": Table(holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
     "several problems": Table(
-        lambda: holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
+        holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
         says="6 problems & row 5 holds 'x' & infinite in row 7 & row 8 holds 'many' & target is infinite in row 9",
     ),
-    "two decimal signs": Table(
-        lambda: CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "1 problem & with another decimal sign"
-    ),
-    "gaps": Table(lambda: holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
-    "gaps, rows left out": Table(
-        lambda: holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB
-    ),
+    "two decimal signs": Table(CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "with another decimal sign"),
+    "gaps": Table(holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
+    "gaps, rows left out": Table(holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB),
     "gaps, columns left out": Table(
-        lambda: holes(c={3: None}).assign(g=X[:, 2] ** 2), "--missing drop-columns", "left out & 'c'", AB
+        holes(c={3: None}).assign(g=X[:, 2] ** 2), "--missing drop-columns", "left out & 'c'", AB
     ),
     "gaps, filled": Table(
-        lambda: holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
+        holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
     ),
-    "an empty column": Table(lambda: holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
-    "gaps in the target": Table(lambda: holes(y={3: None}), "--missing mean", "target is missing in row 5"),
+    "an empty column": Table(holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
+    "gaps in the target": Table(holes(y={3: None}), "--missing mean", "target is missing in row 5"),
     "gaps in the target, rows left out": Table(
-        lambda: holes(y={3: None}, c={8: None}),
+        holes(y={3: None}, c={8: None}),
         "--missing mean --drop-missing-target",
         "1 of 40 rows left out, without a target & 'c' filled with the mean",
         AB,
     ),
     # --- columns
-    "text": Table(lambda: CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
+    "text": Table(CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
     "text as dummies": Table(
-        lambda: CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
+        CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
         "--dummies",
         finds="b city=Oslo city=Rome",
     ),
     "dates": Table(
-        lambda: CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
+        CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
     ),
-    "an identifier": Table(lambda: CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
-    "an identifier as levels": Table(lambda: CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
-    "one that repeats": Table(lambda: CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
+    "an identifier": Table(CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
+    "an identifier as levels": Table(CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
+    "one that repeats": Table(CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
     "rows to doubt": Table(
-        lambda: pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
+        pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
         "--id name",
         "'name': 40 rows share their name & 3 of 40 rows are exact copies of others (rows 39, 40, 41) & --groups",
         AB,
     ),
     "a number for two": Table(
-        lambda: CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
-    ),
-    "columns to doubt": Table(
-        lambda: CLEAN.assign(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b),
-        says="'c': predicts the target & 'd': the same in every row & 'f' to 'b' & 'e': numbers the rows",
-        finds="c",
+        CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
     ),
     # --- the table as a whole
-    "one row": Table(lambda: CLEAN[:1], "", "a single row"),
-    "no rows": Table(lambda: CLEAN[:0], "", "no row is left"),
-    "a constant target": Table(lambda: CLEAN.assign(y=2), "", "the target is '2' in every row"),
-    "three classes": Table(lambda: CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
-    "two classes": Table(lambda: CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
+    "one row": Table(CLEAN[:1], "", "a single row"),
+    "no rows": Table(CLEAN[:0], "", "no row is left"),
+    "a constant target": Table(CLEAN.assign(y=2), "", "the target is '2' in every row"),
+    "three classes": Table(CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
+    "two classes": Table(CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
 }
-
-
-def write(table, folder):
-    path, frame = folder / table.file, table.make()
-    options = {"sep": ",", "header": True, "encoding": "utf-8", **table.write}
-    content = frame.to_csv(index=False, **{key: options[key] for key in options if key != "encoding"})
-    path.write_bytes(content.encode(options["encoding"]))
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -156,51 +128,44 @@ def no_pictures(monkeypatch):
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "two classes" else name for name in TABLES]
 )
 def test_a_messy_table(tmp_path, name):
-    table = TABLES[name]
-    path, out = write(table, tmp_path), tmp_path / "out"
+    table, path, out = TABLES[name], tmp_path / "table.csv", tmp_path / "out"
+    table.frame.to_csv(path, index=False, **table.write)
     target = () if "--target" in table.options else ("--target", "y")
     options = (*target, *table.options.split(), "--solver", "htp")
     fit = invoke("fit", path, *options, "--k", 2, "--save", tmp_path / "model.npz", "--out", out)
-    said = " ".join(fit.stderr.split())
     for piece in table.says.split(" & "):
-        assert " ".join(piece.split()) in said
+        assert words(piece) in words(fit.stderr)
     runs = [fit, invoke("path", path, *options, "--k-max", 2, "--out", tmp_path / "path")]
     assert runs[1].stderr == fit.stderr
     assert all(run.exit_code == (2 if table.finds is None else 0) for run in runs), [run.output for run in runs]
     assert all("Traceback" not in run.output for run in runs)
     if table.finds is None:
-        assert fit.stdout == "" and sorted(each.name for each in tmp_path.iterdir()) == [table.file]
+        assert fit.stdout == "" and sorted(each.name for each in tmp_path.iterdir()) == [path.name]
         return
     model = json.loads((out / "model.json").read_text())
-    assert set(table.finds.split()) <= {feature["name"] for feature in model["coefficients"]}
     rows = json.loads((tmp_path / "path" / "path.json").read_text())["rows"]
-    assert set(table.finds.split()) <= {feature["name"] for feature in rows[2]["coefficients"]}
+    assert all(set(table.finds.split()) <= named(each).keys() for each in (model, rows[2]))
     check_predictions(tmp_path, path, table, model)
 
 
 def check_predictions(folder, path, table, model):
     """`predict` gives what the coefficients say of the rows; the target is not needed, and is not looked at."""
-    frame = table.make()
+    frame = table.frame
     if "drop-rows" in table.options:
         result = invoke("predict", folder / "model.npz", path)
         assert result.exit_code == 2 and "missing or infinite values, in rows 5, 10" in result.stderr
         return
-    new = folder / "new.csv"
-    frame.rename(columns=str.strip).drop(columns="y").iloc[::-1, ::-1].to_csv(new, index=False)
+    new = saved(folder, frame.rename(columns=str.strip).drop(columns="y").iloc[::-1, ::-1], "new.csv")
     result = invoke("predict", folder / "model.npz", new)
     assert result.exit_code == 0, result.stderr
     assert ("filled as in the fit" in result.stderr) == ("filled with" in table.says)
-    found = pd.read_csv(new.with_name("new.csv")).assign(
-        **{f"city={level}": CITY[::-1] == level for level in set(CITY)}
-    )
-    predictions = pd.read_csv(pd.io.common.StringIO(result.stdout))
+    found = pd.read_csv(new).assign(**{f"city={level}": CITY[::-1] == level for level in set(CITY)})
+    predictions = pd.read_csv(io.StringIO(result.stdout))
     assert ("name" in predictions.columns) == ("--id" in table.options)
     if "--id" in table.options:
         assert predictions["name"].tolist() == frame["name"].tolist()[::-1]
-    eta = model["intercept"] + sum(
-        found[feature["name"]].fillna(found[feature["name"]].mean()) * feature["coefficient"]
-        for feature in model["coefficients"]
-    )
+    w = named(model)
+    eta = model["intercept"] + sum(found[name].fillna(found[name].mean()) * w[name] for name in w)
     if model["classes"]:
         assert predictions["prediction"].tolist() == np.where(eta > 0, "yes", "no").tolist()
         np.testing.assert_allclose(predictions["probability of yes"], 1 / (1 + np.exp(-eta)), rtol=1e-9)
@@ -208,60 +173,52 @@ def check_predictions(folder, path, table, model):
         np.testing.assert_allclose(predictions["prediction"], eta, rtol=1e-9, atol=1e-9)
 
 
+def doubts_of(folder, table, **options):
+    return load_data(saved(folder, table), FitOptions(file=folder / "data.csv", target="y", **options)).doubts
+
+
 def test_what_is_doubted_and_nothing_else(tmp_path):
     """Nothing by few rows, in which chance does such things."""
-    path, options = tmp_path / "table.csv", {"file": tmp_path / "table.csv", "target": "y"}
     places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
-    table = CLEAN.assign(
-        c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice, **{"row id": places + 1}
-    )
-    table.to_csv(path, index=False)
-    found = load_data(path, FitOptions(**options))
-    counts, leak = (
-        "numbers the rows, like an identifier: consider --id or --drop",
-        "predicts the target perfectly alone",
-    )
+    made = dict(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice)
+    table = CLEAN.assign(**made, **{"row id": places + 1})
     constant = "'d': the same in every row (7), so it can explain nothing."
-    assert found.doubts == [
+    assert doubts_of(tmp_path, table) == [
         constant,
-        *(f"{name!r}: {counts} {name}." for name in ("e", "row id")),
-        f"'c': {leak}: is it made from the target (leakage)?",
+        *(f"{e!r}: numbers the rows, like an identifier: consider --id or --drop {e}." for e in ("e", "row id")),
+        "'c': predicts the target perfectly alone: is it made from the target (leakage)?",
     ]
-    assert found.notes == ["left out, identical to another column: 'f' to 'b'"]
-    table[:19].to_csv(path, index=False)
-    assert load_data(path, FitOptions(**options)).doubts == [constant]
+    notes = load_data(tmp_path / "data.csv", FitOptions(file=tmp_path / "data.csv", target="y")).notes
+    assert notes == ["left out, identical to another column: 'f' to 'b'"]
+    assert doubts_of(tmp_path, table[:19]) == [constant]
     level = np.array(["low", "mid", "high", "top"])[np.argsort(np.argsort(Y)) // 10]
     for y, leaks in ((np.isin(level, ["low", "high"]), "'level'"), (Y < Y.mean(), "'minus'")):
-        CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y).to_csv(path, index=False)
-        doubts = load_data(path, FitOptions(**options, dummies=True, loss="logistic")).doubts
+        classes = CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y)
+        doubts = doubts_of(tmp_path, classes, dummies=True, loss="logistic")
         assert [doubt.partition(":")[0] for doubt in doubts] == [leaks]
 
 
 def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
     words = {f"t{j:02d}": np.where(np.arange(N) % 2, "y", f"x{j}") for j in range(10)}
-    CLEAN.assign(**words).to_csv(tmp_path / "table.csv", index=False)
     with pytest.raises(Problems) as caught:
-        load_data(tmp_path / "table.csv", FitOptions(file=tmp_path / "table.csv", target="y"))
+        doubts_of(tmp_path, CLEAN.assign(**words))
     *listed, (name, text) = caught.value.found
     assert [each for each, _ in listed] == [f"t{j:02d}" for j in range(8)]
     assert name == "2 more" and text.startswith("like t09, text, such as")
 
 
 def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
-    path = tmp_path / "table.csv"
     pools, seen = np.array(["ja", "Ja ", "nein"])[np.arange(N) % 3], np.array(["yes", "Yes"])[np.arange(N) % 2]
-    CLEAN.assign(pool=pools, y=seen).to_csv(path, index=False)
-    doubts = load_data(path, FitOptions(file=path, target="y", dummies=True, loss="logistic")).doubts
-    assert doubts == [
-        "'pool': 'Ja ' and 'ja' differ by case or spaces alone: write them alike if they are one level.",
-        "'y': 'Yes' and 'yes' differ by case or spaces alone: write them alike if they are one level.",
+    assert doubts_of(tmp_path, CLEAN.assign(pool=pools, y=seen), dummies=True, loss="logistic") == [
+        f"{pair} differ by case or spaces alone: write them alike if they are one level."
+        for pair in ("'pool': 'Ja ' and 'ja'", "'y': 'Yes' and 'yes'")
     ]
 
 
 def test_two_numbers_are_classes_if_one_says_so(tmp_path):
     """0 and 1 are fitted by least squares, with a warning, or as classes, which are 0 and 1 wherever they are named."""
-    path, common = tmp_path / "table.csv", ("--target", "y", "--k", 2, "--solver", "htp")
-    CLEAN.assign(y=(CLEAN.y > CLEAN.y.median()) * 1.0).to_csv(path, index=False)
+    path = saved(tmp_path, CLEAN.assign(y=(CLEAN.y > CLEAN.y.median()) * 1.0))
+    common = ("--target", "y", "--k", 2, "--solver", "htp")
     result, _ = made(tmp_path / "numbers", "fit", path, *common)
     assert "'y': nothing but 0 and 1: if these are two classes, add --loss logistic." in words(result.stderr)
     of_classes = (*common, "--loss", "logistic", "--save", tmp_path / "model.npz")
@@ -272,30 +229,22 @@ def test_two_numbers_are_classes_if_one_says_so(tmp_path):
 
 def test_rows_of_a_group_are_held_out_together(tmp_path):
     who = np.array([f"{i % 9:02d}" for i in range(N)])  # a name, and no number
-    path = tmp_path / "table.csv"
-    CLEAN.assign(who=who).to_csv(path, index=False)
-    common = {"file": path, "target": "y", "groups": "who"}
+    common = {"file": saved(tmp_path, CLEAN.assign(who=who)), "target": "y", "groups": "who"}
     options = FitOptions(**common, test_size=0.3)
-    split = make_split(load_data(path, options), options)
+    split = make_split(load_data(options.file, options), options)
     (X, y, _), held_out = split.train, set(who[split.test[0].index - 2])
-    assert (
-        held_out
-        and held_out.isdisjoint(split.groups)
-        and held_out.union(split.groups) == set(who)
-        and list(X) == list("abcdef")
-    )
+    assert held_out and held_out.isdisjoint(split.groups) and held_out.union(split.groups) == set(who)
+    assert list(X) == list("abcdef")
     flow = Subsets(PathOptions(**common, cv=3))
     flow.load()
-    for groups, folds in (
-        (split.groups, folds_of_rows(options, X, y, "rows", split.table, split.groups)),
-        (who, flow.folds()),
-    ):
+    of_fit = folds_of_rows(options, X, y, "rows", split.table, split.groups)
+    for groups, folds in ((split.groups, of_fit), (who, flow.folds())):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
 
 
 def test_columns_beside_the_features(tmp_path):
-    path, years, who = tmp_path / "table.csv", np.arange(1, N + 1) / 4, [f"{i % 7:02d}" for i in range(N)]
-    CLEAN.assign(years=years, who=who, name=[f"n{i}" for i in range(N)]).to_csv(path, index=False)
+    years, who = np.arange(1, N + 1) / 4, [f"{i % 7:02d}" for i in range(N)]
+    path = saved(tmp_path, CLEAN.assign(years=years, who=who, name=[f"n{i}" for i in range(N)]))
     common = {"file": path, "target": "y", "groups": "who", "id": "name", "drop": ["a"]}
     found = load_data(path, FitOptions(**common, exposure="years"))
     np.testing.assert_allclose(found.offset, np.log(years))
@@ -306,8 +255,7 @@ def test_columns_beside_the_features(tmp_path):
 
 
 def test_a_text_is_one_of_the_features(tmp_path):
-    path, pool = tmp_path / "table.csv", np.array(["no", "yes"])[np.arange(N) % 2]
-    holes(a={3: None}).assign(city=CITY, pool=pool).to_csv(path, index=False)
+    path = saved(tmp_path, holes(a={3: None}).assign(city=CITY, pool=np.array(["no", "yes"])[np.arange(N) % 2]))
     common = {"file": path, "target": "y", "dummies": True, "missing": "mean"}
     table = numbers(load_data(path, FitOptions(**common)), None, "float32")
     assert table.groups.tolist() == [0, 1, 2, 3, 4, 5, 6, 6, 7] and table.unit_names == [*"abcdef", "city", "pool"]
@@ -320,8 +268,7 @@ def test_a_text_is_one_of_the_features(tmp_path):
 @pytest.mark.parametrize("features", ["abcdef", "a"])
 def test_gaps_are_filled_anew_in_every_fold(tmp_path, features):
     """With the mean of the rows that a fold trains on, for `fit` and `path`."""
-    path = tmp_path / "table.csv"
-    holes(a={3: None, 8: None})[[*features, "y"]].to_csv(path, index=False)
+    path = saved(tmp_path, holes(a={3: None, 8: None})[[*features, "y"]])
     common = {"file": path, "target": "y", "missing": "mean"}
     options, flow = FitOptions(**common), Subsets(PathOptions(**common, cv=3))
     split = make_split(load_data(path, options), options)
@@ -335,16 +282,14 @@ def test_gaps_are_filled_anew_in_every_fold(tmp_path, features):
 
 
 def test_classes_are_held_out_in_their_shares(tmp_path):
-    path = tmp_path / "table.csv"
-    CLEAN.assign(y=np.where(np.arange(N) % 5, "often", "rare")).to_csv(path, index=False)
+    path = saved(tmp_path, CLEAN.assign(y=np.where(np.arange(N) % 5, "often", "rare")))
     options = FitOptions(file=path, target="y", loss="logistic", test_size=0.25)
     (_, y, _), (_, held_out, _) = make_split(load_data(path, options), options)[:2]
     assert np.sum(y == "rare") == 6 and np.sum(held_out == "rare") == 2
 
 
 def test_one_group_to_train_on_makes_no_folds(tmp_path):
-    path = tmp_path / "table.csv"
-    CLEAN.assign(who=np.arange(N) % 2).to_csv(path, index=False)
+    path = saved(tmp_path, CLEAN.assign(who=np.arange(N) % 2))
     flow = Fit(FitOptions(file=path, target="y", groups="who", test_size=0.5, solver="htp"))
     flow.load()
     with pytest.warns(UserWarning, match="in two of the groups, so that ebic is used"):
@@ -354,9 +299,7 @@ def test_one_group_to_train_on_makes_no_folds(tmp_path):
 
 @pytest.mark.parametrize("groups, apart", [(None, ""), ("who", ", in two of the groups")])
 def test_groups_are_spoken_of_where_they_were_passed(tmp_path, groups, apart):
-    path = tmp_path / "table.csv"
-    rare = np.where(np.arange(N) == 3, "yes", "no")
-    CLEAN.assign(who=np.arange(N) // 2, y=rare).to_csv(path, index=False)
+    path = saved(tmp_path, CLEAN.assign(who=np.arange(N) // 2, y=np.where(np.arange(N) == 3, "yes", "no")))
     drop = None if groups else ["who"]
     flow = Subsets(PathOptions(file=path, target="y", loss="logistic", cv=5, k_max=1, groups=groups, drop=drop))
     flow.load()
@@ -369,7 +312,7 @@ def fitted(tmp_path_factory):
     """A model of a table with a name for every row and a text."""
     folder = tmp_path_factory.mktemp("fitted")
     table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
-    table.to_csv(folder / "table.csv", index=False)
+    saved(folder, table, "table.csv")
     options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp")
     _, model = made(folder / "out", "fit", folder / "table.csv", *options, "--save", folder / "model.npz")
     assert model["reference_levels"] == {"city": "Bonn"}
@@ -381,10 +324,7 @@ WRONG_ROWS = {
     "words among numbers": (lambda table: table.assign(b="x"), "'b' held numbers in the fit, but now row 2 holds 'x'"),
     "unclear numbers": (lambda table: table.assign(b=["1,234", "1234"] * (N // 2)), "of new.csv: row 2 holds '1,234'"),
     "a gap": (lambda table: table.assign(b=table.b.where(table.b < 1)), "'b' has missing or infinite values, in row"),
-    "an unknown level": (
-        lambda table: table.assign(city="Paris"),
-        "'city' holds 'Paris', in rows 2, 3, 4, 5 and 36 more",
-    ),
+    "an unknown level": (lambda table: table.assign(city="Ulm"), "'city' holds 'Ulm', in rows 2, 3, 4, 5 and 36 more"),
     "no rows": (lambda table: table[:0], "0 rows"),
 }
 
@@ -392,8 +332,8 @@ WRONG_ROWS = {
 @pytest.mark.parametrize("name", WRONG_ROWS)
 def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
     change, message = WRONG_ROWS[name]
-    change(fitted[1]).to_csv(tmp_path / "new.csv", index=False)
-    result = invoke("predict", fitted[0] / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    new = saved(tmp_path, change(fitted[1]), "new.csv")
+    result = invoke("predict", fitted[0] / "model.npz", new, "--out", tmp_path / "out.csv")
     assert result.exit_code == 2 and message in result.stderr and re.match("Error: FILE: .*new.csv", result.stderr)
     assert result.stderr.count("\n") == 1 and not (tmp_path / "out.csv").exists()
 
@@ -401,8 +341,8 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
 def test_predictions_in_a_file(tmp_path, fitted):
     """Of a table in which other columns may be named as they like."""
     folder, table = fitted
-    table.assign(z=1, Z=2).rename(columns={"Z": "z"}).to_csv(tmp_path / "new.csv", index=False)
-    result = invoke("predict", folder / "model.npz", tmp_path / "new.csv", "--out", tmp_path / "deep" / "out.csv")
+    new = saved(tmp_path, table.assign(z=1, Z=2).rename(columns={"Z": "z"}))
+    result = invoke("predict", folder / "model.npz", new, "--out", tmp_path / "deep" / "out.csv")
     assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
     assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
 
@@ -411,9 +351,8 @@ def test_a_row_is_predicted_alone_as_it_is_among_others(tmp_path):
     """What looks like a number in its own file may be a text in that of the fit; an id is as it is written."""
     code = np.array(["01", "1", "TRUE", "A", "B"])[np.arange(N) % 5]
     who = [f"{i:03d}" for i in range(N)]
-    CLEAN.assign(code=code, who=who, y=Y + 9 * (code == "1") - 9 * (code == "TRUE")).to_csv(
-        tmp_path / "all.csv", index=False
-    )
+    table = CLEAN.assign(code=code, who=who, y=Y + 9 * (code == "1") - 9 * (code == "TRUE"))
+    saved(tmp_path, table, "all.csv")
     options = ("--target", "y", "--dummies", "--id", "who", "--k", 4, "--solver", "htp", "--save", tmp_path / "m.npz")
     made(tmp_path / "out", "fit", tmp_path / "all.csv", *options)
     header, *lines = (tmp_path / "all.csv").read_text(encoding="utf-8").splitlines()
@@ -457,27 +396,28 @@ CAVEATS = {
 @pytest.mark.parametrize("name", CAVEATS)
 def test_a_fit_that_means_little_says_so(tmp_path, name):
     table, options, sentence, drawn = CAVEATS[name]
-    table.to_csv(tmp_path / "table.csv", index=False)
-    (tmp_path / "coefficients.png").write_text("an earlier run")
+    saved(tmp_path, table, "table.csv")
+    for file in ("report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))):
+        (tmp_path / file).write_text("an earlier run")
     result, model = made(tmp_path, "fit", tmp_path / "table.csv", "--target", "y", *options, "--solver", "htp")
-    said = " ".join(result.stdout.split())
+    said = words(result.stdout)
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
-    assert (tmp_path / "coefficients.png").exists() == drawn and (tmp_path / "table.csv").exists()
+    left = {path.stem for path in tmp_path.iterdir()} - {"table", "model"}
+    assert left == ({"coefficients", "predictions", "swaps"} if drawn else set())
     assert sentence in model["caveat"]
 
 
 def test_what_a_fit_without_an_error_means_depends_on_its_target():
-    kinds = {
-        "separate the classes": (sht.SparseClassifier, sht.SparseOrdinal),
-        "order the events": (sht.SparseCox,),
-        "made from the target": (sht.SparseRegressor,),
-    }
-    for sentence, some in kinds.items():
-        for kind in some:
-            model = kind(2)
-            model.support_, model.cv_results_ = np.array([True, False, True]), None
-            assert sentence in caveat(model, 40, lambda: True)["caveat"]
-            assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
+    for kind, sentence in (
+        (sht.SparseClassifier, "separate the classes"),
+        (sht.SparseOrdinal, "separate the classes"),
+        (sht.SparseCox, "order the events"),
+        (sht.SparseRegressor, "made from the target"),
+    ):
+        model = kind(2)
+        model.support_, model.cv_results_ = np.array([True, False, True]), None
+        assert sentence in caveat(model, 40, lambda: True)["caveat"]
+        assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
     for intercept, enough in ((True, 4), (False, 3)):
         model.fit_intercept = intercept
         assert "cannot determine 2 coefficients" in caveat(model, enough - 1, lambda: False)["caveat"]
@@ -490,10 +430,9 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
 
 def test_what_a_feature_could_be_exchanged_for(tmp_path):
     near = CLEAN.assign(e=CLEAN.a + 0.01 * X[:, 4], f=2 * CLEAN.b)
-    near.to_csv(tmp_path / "table.csv", index=False)
     options = ["--target", "y", "--k", 2, "--solver", "forward", "--report"]
-    result, model = made(tmp_path, "fit", tmp_path / "table.csv", *options)
-    said = " ".join(result.stdout.split())
+    result, model = made(tmp_path, "fit", saved(tmp_path, near), *options)
+    said = words(result.stdout)
     assert "b could be f at no loss" in said and "best substitute" in said
     assert "b could be f" in (tmp_path / "report.html").read_text()  # names as they are
     (a,) = (feature for feature in model["coefficients"] if feature["name"] == "a")
@@ -513,9 +452,8 @@ def test_an_interrupt_says_whether_the_command_resumes(tmp_path, monkeypatch, ch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sparsehtp.solve_path", interrupted)
-    CLEAN.to_csv(tmp_path / "table.csv", index=False)
     options = ("--checkpoint", tmp_path / "parts") if checkpoint else ()
-    result = invoke("path", tmp_path / "table.csv", "--target", "y", *options, "--out", tmp_path / "out")
+    result = invoke("path", saved(tmp_path, CLEAN), "--target", "y", *options, "--out", tmp_path / "out")
     assert result.exit_code == 130 and result.stderr.startswith("Interrupted")
     assert ("run the same command again to resume" in result.stderr) == checkpoint
     assert not (tmp_path / "out").exists()

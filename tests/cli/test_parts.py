@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, made, named, words
+from commands import invoke, made, named, saved, words
 
 import sparsehtp as sht
 from sparsehtp.cli.options import FitOptions, PathOptions
@@ -44,10 +44,10 @@ def test_a_fit_is_that_of_the_table(folder, tmp_path, more):
     result, parts = made(tmp_path / "parts", "fit", folder / "parts", *options)
     for name in SAME:
         assert parts[name] == (pytest.approx(table[name], rel=1e-8) if isinstance(table[name], float) else table[name])
-    for mine, other in zip(parts["coefficients"], table["coefficients"], strict=True):
-        assert mine["name"] == other["name"]
-        assert mine["coefficient"] == pytest.approx(other["coefficient"], rel=1e-8)
-        assert mine["standardized"] == pytest.approx(other["standardized"], rel=1e-8)
+    mine, other = (
+        pd.DataFrame(each["coefficients"])[["name", "coefficient", "standardized"]] for each in (parts, table)
+    )
+    pd.testing.assert_frame_equal(mine, other, rtol=1e-8)
     assert "3 files, 240 rows, 6 features" in result.stderr
 
 
@@ -114,23 +114,25 @@ def test_other_losses_read_the_parts_in_every_pass(folder, tmp_path):
     assert parts["objective"] >= table["objective"] * (1 - 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("command", "options", "said"),
-    [
-        ("fit", ("--target", "price"), "column 'town' of 0.parquet holds"),
-        ("fit", (*OPTIONS, "--test-size", 0.5), "--test-size: it has no effect on data in parts"),
-        ("fit", (*OPTIONS, "--missing", "mean"), "--missing: it has no effect on data in parts"),
-        ("fit", (*OPTIONS, "--dtype", "float32"), "--dtype: it has no effect on data in parts"),
-        ("fit", ("--target", "price", "--drop", "nothing"), "--drop: 0.parquet has no column 'nothing'"),
-        ("fit", ("--target", "dear", "--drop", "town"), "column 'dear' of 0.parquet holds"),
-        ("fit", (*OPTIONS, "--loss", "huber"), "k: where the files are read in every pass it must be a number"),
-        ("fit", (*OPTIONS, "--loss", "huber", "--k", 2, "--prove", 9), "--prove: it has no effect on data in parts"),
-        ("path", (*OPTIONS, "--loss", "huber"), "data in parts have a path for the squared loss"),
-        ("path", (*OPTIONS, "--stability", 10), "--stability: it has no effect on data in parts"),
-        ("fit", (*OPTIONS, "--loss", "negative-binomial", "--k", 2), "--loss-parameter: where the files are read in"),
-    ],
-)
-def test_what_parts_cannot_do_is_refused(folder, tmp_path, command, options, said):
+REFUSED = """
+fit --target price | column 'town' of 0.parquet holds
+fit {table} --test-size .5 | --test-size: it has no effect on data in parts
+fit {table} --missing mean | --missing: it has no effect on data in parts
+fit {table} --dtype float32 | --dtype: it has no effect on data in parts
+fit --target price --drop nothing | --drop: 0.parquet has no column 'nothing'
+fit --target dear --drop town | column 'dear' of 0.parquet holds
+fit {table} --loss huber | k: where the files are read in every pass it must be a number
+fit {table} --loss huber --k 2 --prove 9 | --prove: it has no effect on data in parts
+path {table} --loss huber | data in parts have a path for the squared loss
+path {table} --stability 10 | --stability: it has no effect on data in parts
+fit {table} --loss negative-binomial --k 2 | --loss-parameter: where the files are read in
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_parts_cannot_do_is_refused(folder, tmp_path, line):
+    command, said = line.format(table=" ".join(OPTIONS)).split(" | ")
+    command, *options = command.split()
     result = invoke(command, folder / "parts", *options, "--out", tmp_path / "out")
     assert result.exit_code == 2 and said in words(result.output)
     assert not (tmp_path / "out" / "model.json").exists()
@@ -152,14 +154,13 @@ def test_few_rows_need_no_folds(folder, tmp_path):
 
 def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
     table = pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"])
-    table.to_csv(tmp_path / "0.csv", index=False)
+    saved(tmp_path, table, "0.csv")
     for changed in (table[table.columns[::-1]], table.rename(columns={"x1": "q"})):
-        changed.to_csv(tmp_path / "1.csv", index=False)
+        saved(tmp_path, changed, "1.csv")
         said = words(invoke("fit", tmp_path / "*.csv", "--target", "price", "--k", 1).output)
         assert "1.csv has other columns than 0.csv, or in another order" in said
-    table.to_csv(tmp_path / "1.csv", index=False)
-    said = words(invoke("fit", tmp_path, "--target", "price").output)
-    assert "holds no .npy shards, NPZ or Parquet files" in said
+    saved(tmp_path, table, "1.csv")
+    assert "holds no .npy shards, NPZ or Parquet files" in words(invoke("fit", tmp_path, "--target", "price").output)
     table.to_parquet(tmp_path / "2.parquet")
     assert "hold Parquet files and others" in words(invoke("fit", tmp_path / "[012].*", "--target", "price").output)
     for number, names in (("3", list("abcdef")), ("4", list("bacdef"))):
@@ -169,9 +170,7 @@ def test_parts_have_the_same_columns_in_the_same_order(folder, tmp_path):
 
 def test_parts_in_text_are_read(folder, tmp_path):
     for name in "01":
-        pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"]).to_csv(
-            tmp_path / f"{name}.csv", index=False
-        )
+        saved(tmp_path, pd.read_parquet(folder / "all.parquet").drop(columns=["town", "dear"]), f"{name}.csv")
     result, model = made(tmp_path / "out", "fit", tmp_path / "*.csv", "--target", "price", "--k", 1, "--solver", "htp")
     assert (model["n"], model["n_test"], model["p"]) == (2 * N, 0, model["n_units"])
     assert re.search(r"^2 files, 480 rows, 6 features, 0\.0\d MB: they are read once\. ", result.stderr, re.M)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from commands import invoke, words
+from commands import invoke, saved, words
 
 N, P = 40, 6
 RNG = np.random.default_rng(0)
@@ -33,7 +33,7 @@ TABLES = {
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, table in TABLES.items():
-        table.to_csv(folder / f"{name}.csv", index=False)
+        saved(folder, table, f"{name}.csv")
     np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]])
     np.savez(folder / "flat.npz", X=FRAME, y=np.full(N, 2))
     np.savez(folder / "one.npz", X=FRAME[:1], y=[2])
@@ -76,7 +76,6 @@ lowrank several.csv --targets a,b,c,d,e,f,heart,lung | --targets: no column is l
 fit flat.npz --k 1 | 'y' is 2 in every row
 fit one.npz --k 1 | 'y' is a single row
 fit flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
-path flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
 lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
@@ -90,9 +89,7 @@ fit owned.csv --target target --groups a --offset a | Error: --offset: 'a' is th
 path owned.csv --target target --groups one --cv 3 --drop one | Error: --drop: 'one' is that of --groups too
 fit owned.csv --target target --id a --drop a | Error: --drop: 'a' is that of --id too
 fit owned.csv --target target --groups one --drop half | one all rows are in one group, so that none can be held out
-fit owned.csv --target target --groups one --drop half --test-size .3 | leave --groups out
 fit owned.csv --target target --groups half --drop one --test-size .9 | --test-size: 0.9 leaves none of the 2 groups
-fit owned.csv --target target --groups half --drop one --k 2 --rule=one_se | Error: --groups: nothing is held out
 fit owned.csv --target target --groups half --drop one --loss=smoothed_hinge | exactly two classes
 fit several.npz --target Y --drop-missing-target | Error: --drop-missing-target: several.npz is no table
 fit health.csv --target target --levels poor,fair | 'good' is no level
@@ -108,6 +105,8 @@ fit life.csv --time days --event died --loss huber | --loss
 fit life.csv --time days --event died --prove 3 | no proofs
 fit lives.csv --time days --event died --drop said --drop none | times must be >= 0
 fit towns.csv --target target --dummies --k 8 | --k: is 8, but there are only 7 features, where a text counts as one
+fit towns.csv --target target --dummies --prove 1 | Error: --prove: --dummies makes several columns of 'town'
+path towns.csv --target target --dummies --prove 1 | Error: --prove: --dummies makes several columns of 'town'
 fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:

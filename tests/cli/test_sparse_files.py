@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from commands import made, named
 from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
 
 from sparsehtp.cli.common import features
 from sparsehtp.cli.fit import Fit
@@ -21,20 +22,15 @@ X = X.tocsr()
 Y = 5 * X[:, [3]].toarray().ravel() + 0.1 * RNG.standard_normal(60)
 
 
-def save(path):
-    lines = []
-    for i in range(60):
-        row = X[[i]]
-        pairs = sorted(zip(row.indices, row.data, strict=True))
-        lines.append(" ".join([repr(float(Y[i])), *(f"{j + 1}:{float(v)!r}" for j, v in pairs)]))
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
-    return path
+def save(folder):
+    with gzip.open(folder / "data.svm.gz", "wb") as file:
+        dump_svmlight_file(X, Y, file, zero_based=False)
+    return folder / "data.svm.gz"
 
 
 @pytest.mark.slow
 def test_fit_and_path(tmp_path):
-    path = save(tmp_path / "data.svm.gz")
+    path = save(tmp_path)
     data = load_file(path, n_features=None)
     assert sparse.issparse(features(data, "float64"))
     common = (path, "--solver", "iht")
@@ -45,7 +41,7 @@ def test_fit_and_path(tmp_path):
 
 
 def test_a_file_with_many_entries_is_fitted_dense_and_with_few_sparse(tmp_path):
-    path = save(tmp_path / "data.svm.gz")
+    path = save(tmp_path)
     fit, subsets = Fit(FitOptions(file=path, k="1", test_size=0.25)), Subsets(PathOptions(file=path))
     fit.load()
     subsets.load()

@@ -11,10 +11,12 @@ import zipfile
 
 import cases
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
-from sparsehtp.datasets import load_file, tables
+from sparsehtp.cli import lowrank, precision
+from sparsehtp.datasets import Shards, load_file, tables
 
 X = np.array([[1.5, 0.0, -2.0], [0.0, 3.25, 1e-3]])
 Y = np.array([1.0, -1.0])
@@ -35,17 +37,29 @@ def test_libsvm(tmp_path, first, suffix):
     np.testing.assert_array_equal(data.X.toarray(), X)
     np.testing.assert_array_equal(data.y, Y)
     assert data.feature_names[0] == f"x{first}" and list(data.feature_names[1:]) == [f"x{first + 1}", f"x{first + 2}"]
+    zero, names = load_file(path, zero_based=True), [f"x{j}" for j in range(3 + first)]
+    np.testing.assert_array_equal(zero.X.toarray(), np.pad(X, ((0, 0), (first, 0))))
+    assert zero.feature_names == names and zero.feature_names[1:] == names[1:]
+    assert all(zero.feature_names != other for other in (names[:-1], [*names[:-1], "x9"], 3))
     assert load_file(path, n_features=5).X.shape == (2, 5)
     assert load_file(path, dtype=np.float32).X.dtype == np.float32
 
 
+def sparse_arrays(**changes):
+    X_sparse = sparse.csr_array(X)
+    arrays = {name: getattr(X_sparse, name) for name in ("data", "indices", "indptr")}
+    return {**arrays, "shape": np.array(X.shape), "y": Y, **changes}
+
+
 @pytest.mark.parametrize("target", [None, "z"])
-def test_npz(tmp_path, target):
+@pytest.mark.parametrize("arrays", [{"X": X.astype(np.float32), "y": Y}, sparse_arrays()], ids=["dense", "sparse"])
+def test_npz(tmp_path, arrays, target):
     escaped = {"../escaped": Y}  # never written to
-    np.savez(tmp_path / "a.npz", X=X.astype(np.float32), y=Y, z=Y, feature_names=["a", "b", "c"], **escaped)
+    np.savez(tmp_path / "a.npz", **arrays, z=Y, feature_names=["a", "b", "c"], **escaped)
     data = load_file(tmp_path / "a.npz", target)
     assert not list(tmp_path.parent.glob("escaped*"))
-    np.testing.assert_allclose(data.X, X, rtol=1e-7)
+    assert sparse.issparse(data.X) == ("X" not in arrays)
+    np.testing.assert_allclose(sparse.csr_array(data.X).toarray(), X, rtol=1e-7)
     np.testing.assert_array_equal(data.y, Y)
     assert data.feature_names == ["a", "b", "c"]
 
@@ -53,12 +67,9 @@ def test_npz(tmp_path, target):
 TEXTS = {
     "extension": ("a.ods", "a,t\n1,2\n", {"target": "t"}, r"'\.ods'.*use \.csv"),
     "no target": ("a.csv", "a,t\n1,2\n", {}, "target: is needed.*a, t"),
-    "missing target": (
-        "a.csv",
-        ",".join(f"c{i}" for i in range(12)) + "\n" + ",".join("1" * 12) + "\n",
-        {"target": "t"},
-        "'t'.*c0, .*c7 and 4 more",
-    ),
+    "missing target": ("a.csv", "a,price\n1,2\n", {"target": "Prize"}, "'Prize'.*did you mean 'price'.*a, price"),
+    "a name twice": ("a.csv", "a,a,t\n1,2,3\n4,5,6\n", {"target": "t"}, "occurs twice"),
+    "the target twice": ("a.csv", "t,a,t\n1,2,3\n4,5,6\n", {"target": "t"}, "occurs twice"),
     "eight names": ("a.csv", "a,b,c,d,e,f,g,h\n", {}, r"one of a, b, c, d, e, f, g, h\.$"),
     "nine names": ("a.csv", "a,b,c,d,e,f,g,h,i\n", {}, r"one of a, b, c, d, e, f, g, h and 1 more\.$"),
     "text column": ("a.csv", "a,t\nred,2\n", {"target": "t"}, "'a'.*not numeric.*'red'.*encode"),
@@ -119,49 +130,58 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
         assert [note for note in tables.read_table(tmp_path / "a.csv").notes if "encoding" in note] == read
 
 
-@pytest.mark.parametrize("suffix", [".csv.gz", ".csv.bz2", ".csv.zst", ".tsv.gz"])
-def test_compressed_tables(tmp_path, suffix):
-    opens = {".gz": gzip.open, ".bz2": bz2.open}
+@pytest.mark.parametrize("suffix", [".csv.gz", ".csv.bz2", ".csv.zst", ".tsv.gz", ".scale.gz", ".scale.bz2"])
+def test_compressed_files(tmp_path, suffix):
+    """Tables, and LIBSVM files with labels of any kind; in one block and in several."""
+    opens, of_libsvm = {".gz": gzip.open, ".bz2": bz2.open}, "scale" in suffix
     if suffix.endswith("zst"):
         opens[".zst"] = pytest.importorskip("zstandard", reason=".zst files need zstandard, an option").open
-    path = tmp_path / f"a{suffix}"
-    with opens[path.suffix](path, "wb") as file:
-        file.write(b"a,t\n1,2\n3,4\n")
+    path, target = tmp_path / f"a{suffix}", None if of_libsvm else "t"
+    for rows in (np.array([[1.5, 3], [0, 7]]), np.random.default_rng(0).random((500, 2))):
+        lines = [f"{t} 1:{a}" if a else f"{t}" for a, t in rows] if of_libsvm else [f"{a},{t}" for a, t in rows]
+        with opens[path.suffix](path, "wb") as file:
+            file.write("\n".join([*["a,t"][of_libsvm:], *lines, ""]).encode())
+        data = load_file(path, target)
+        np.testing.assert_array_equal(sparse.csr_array(data.X).toarray(), rows[:, :1])
+        np.testing.assert_array_equal(data.y, rows[:, 1])
+    whole = path.read_bytes()
+    flipped = whole[:-9] + bytes([whole[-9] ^ 255]) + whole[-8:]
+    for damaged in (whole[: len(whole) // 2], *([] if suffix.endswith("zst") else [flipped])):  # without checksums
+        path.write_bytes(damaged)
+        cases.refused(ValueError, "damaged or cut off", lambda: load_file(path, target))
+
+
+@pytest.mark.parametrize(("suffix", "package"), [("xlsx", "openpyxl"), ("parquet", "pyarrow")])
+def test_tables_in_binary(tmp_path, suffix, package):
+    pytest.importorskip(package, reason=f"{suffix} files need it, an option")
+    path, frame = tmp_path / f"a.{suffix}", pd.DataFrame({"a": X[:, 0], "t": ["u", "v"], "b": X[:, 1]})
+    frame.to_parquet(path) if suffix == "parquet" else frame.to_excel(path, index=False)
     data = load_file(path, "t")
-    np.testing.assert_array_equal(data.X, [[1], [3]])
-    rows, whole = np.random.default_rng(0).random((500, 2)), path.read_bytes()
-    with opens[path.suffix](path, "wb") as file:  # in several blocks
-        file.write(b"a,t\n" + "".join(f"{a!r},{t!r}\n" for a, t in rows.tolist()).encode())
-    np.testing.assert_array_equal(load_file(path, "t").X, rows[:, :1])
-    path.write_bytes(whole[: len(whole) // 2])
-    cases.refused(ValueError, "damaged or cut off", lambda: load_file(path, "t"))
-    with opens[path.suffix](path, "wb") as file:
-        file.write(b"a,t\n" + b"1,2\n" * 100_000)
-    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=200_000))
+    np.testing.assert_array_equal(data.X, X[:, :2])
+    assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
+    cases.refused(ValueError, r"target: .*choose one of a, t, b", lambda: load_file(path))
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=8))
+    path.write_bytes(path.read_bytes()[:40])
+    cases.refused(ValueError, "damaged or no (Excel|Parquet)", lambda: load_file(path, "t"))
 
 
 def test_excel(tmp_path):
     """The first sheet, without the rows and columns that are empty."""
-    pd = pytest.importorskip("pandas")
     pytest.importorskip("openpyxl", reason="Excel files need openpyxl, which is an optional dependency")
-    path = tmp_path / "a.xlsx"
+    path, frame = tmp_path / "a.xlsx", pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
     with pd.ExcelWriter(path) as book:
-        frame = pd.DataFrame({"a": X[:, 0], "t": ["u", "v"], "b": X[:, 1]})
         frame.to_excel(book, sheet_name="first", index=False, startrow=1, startcol=1)
-        frame.to_excel(book, sheet_name="second", index=False)
-    data = load_file(path, "t")
-    np.testing.assert_array_equal(data.X, X[:, :2])
-    assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
-    assert tables.read_table(path).notes == ["sheet 'first', the first of 2"]
+        frame[:1].to_excel(book, sheet_name="second", index=False)
+    table = tables.read_table(path)
+    np.testing.assert_array_equal(table.frame.to_numpy(float), X[:, :2])
+    assert list(table.frame) == ["a", "b"] and table.notes == ["sheet 'first', the first of 2"]
     frame.to_excel(path)
     table = tables.read_table(path)
-    assert table.notes == [] and list(table.frame) == ["column 1", "a", "t", "b"]
+    assert table.notes == [] and list(table.frame) == ["column 1", "a", "b"]
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
     assert len(tables.read_table(path, max_bytes=size).frame) == 2, "the limit itself is within it"
     cases.refused(ValueError, "more than the limit", lambda: tables.read_table(path, max_bytes=size - 1))
-    path.write_bytes(path.read_bytes()[:40])
-    cases.refused(ValueError, "damaged or no Excel", lambda: load_file(path, "t"))
 
 
 @pytest.mark.parametrize(
@@ -178,19 +198,12 @@ def test_a_cell_far_below_makes_texts_of_all(tmp_path):
     assert {type(cell) for cell in tables.read_table(path).frame["a"]} == {str}
 
 
-def test_a_name_that_occurs_twice_is_an_error(tmp_path):
-    for header in ("a,a,t", "t,a,t"):
-        with pytest.raises(ValueError, match="occurs twice"):
-            load_file(write(tmp_path / "a.csv", f"{header}\n1,2,3\n4,5,6\n"), "t")
-
-
-def test_the_nearest_name_is_suggested(tmp_path):
-    with pytest.raises(ValueError, match=r"'Prize'.*did you mean 'price'"):
-        load_file(write(tmp_path / "a.csv", "a,price\n1,2\n"), "Prize")
+def test_a_path_is_a_file(tmp_path):
     cases.refused(ValueError, "is a folder", lambda: load_file(tmp_path, "t"))
     cases.refused(FileNotFoundError, r"path: there is no file .*b\.csv", lambda: load_file(tmp_path / "b.csv", "t"))
 
 
+NO_CSR = "^path: data, indices, .* not those of"
 ARRAYS = {
     "no X": ({"y": Y}, None, "path: .*'X'"),
     "part of a CSR matrix": ({"data": Y, "shape": [2, 3], "y": Y}, None, "path: .*'X'"),
@@ -202,6 +215,18 @@ ARRAYS = {
     "names": ({"X": X, "y": Y, "feature_names": ["a"]}, None, "1 names for 3"),
     "NaN": ({"X": X * [1, np.nan, 1], "y": Y}, None, "'x1'.*missing"),
     "empty": ({"X": X[:0], "y": Y[:0]}, None, "0 rows"),
+    "index": (sparse_arrays(indices=np.array([0, 99, 1, 2], np.int32)), None, r"path: a\.npz"),
+    "negative index": (sparse_arrays(indices=np.array([0, -7, 1, 2], np.int32)), None, r"path: a\.npz"),
+    "row pointers": (sparse_arrays(indptr=np.array([0, 2, 400], np.int32)), None, r"path: a\.npz"),
+    "columns": (sparse_arrays(shape=np.array([2, 2**40])), None, r"path: a\.npz"),
+    "rows": (sparse_arrays(shape=np.array([2**40, 3])), None, r"path: a\.npz"),
+    "pickle": (sparse_arrays(data=np.array([1, 2, 3, "x"], object)), None, r"path: a\.npz"),
+    "floats": (sparse_arrays(indices=np.array([0.0, 2, 1, 2])), None, NO_CSR),
+    "shape of three": (sparse_arrays(shape=np.array([2, 3, 1])), None, NO_CSR),
+    "negative shape": (sparse_arrays(shape=np.array([2, -3])), None, NO_CSR),
+    "table of a shape": (sparse_arrays(shape=np.array([[2, 3]])), None, NO_CSR),
+    "table of indices": (sparse_arrays(indices=np.array([[0, 2, 1, 2]])), None, NO_CSR),
+    "table of entries": (sparse_arrays(data=np.ones((4, 1))), None, NO_CSR),
 }
 
 
@@ -212,21 +237,6 @@ def test_bad_arrays(tmp_path, name):
     cases.refused(ValueError, message, lambda: load_file(tmp_path / "a.npz", target))
 
 
-@pytest.mark.parametrize(("suffix", "open_"), [(".gz", gzip.open), (".bz2", bz2.open)])
-def test_compressed_libsvm_with_several_classes(tmp_path, suffix, open_):
-    path = tmp_path / f"news20.scale{suffix}"
-    with open_(path, "wt") as file:
-        file.write("3 2:1.5\n1 1:2\n7\n")
-    data = load_file(path)
-    np.testing.assert_array_equal(data.X.toarray(), [[0, 1.5], [2, 0], [0, 0]])
-    np.testing.assert_array_equal(data.y, [3, 1, 7])
-    whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 255]) + whole[-8:]):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="damaged or cut off"):
-            load_file(path)
-
-
 def test_a_line_without_end_is_refused(tmp_path):
     path = tmp_path / "a.svm.gz"
     with gzip.open(path, "wb", 1) as file:
@@ -234,55 +244,6 @@ def test_a_line_without_end_is_refused(tmp_path):
         for _ in range(70):
             file.write(bytes([32]) * 2**20)
     cases.refused(ValueError, r"a line of .* 64 MiB", lambda: load_file(path))
-
-
-def test_where_indices_start(tmp_path):
-    path = write(tmp_path / "a.svm", "1 1:5\n-1 2:6\n")
-    assert load_file(path).X.shape == (2, 2)
-    zero = load_file(path, zero_based=True)
-    np.testing.assert_array_equal(zero.X.toarray(), [[0, 5, 0], [0, 0, 6]])
-    assert zero.feature_names == ["x0", "x1", "x2"] and zero.feature_names[1:] == ["x1", "x2"]
-    assert all(zero.feature_names != other for other in (["x0", "x1"], ["x0", "x2", "x2"], 3))
-
-
-def sparse_arrays(**changes):
-    X_sparse = sparse.csr_array(X)
-    arrays = {name: getattr(X_sparse, name) for name in ("data", "indices", "indptr")}
-    return {**arrays, "shape": np.array(X.shape), "y": Y, **changes}
-
-
-def test_sparse_npz(tmp_path):
-    np.savez(tmp_path / "a.npz", **sparse_arrays())
-    data = load_file(tmp_path / "a.npz")
-    assert sparse.issparse(data.X)
-    np.testing.assert_array_equal(data.X.toarray(), X)
-    np.testing.assert_array_equal(data.y, Y)
-
-
-HOSTILE = {
-    "index": {"indices": np.array([0, 99, 1, 2], np.int32)},
-    "negative index": {"indices": np.array([0, -7, 1, 2], np.int32)},
-    "row pointers": {"indptr": np.array([0, 2, 400], np.int32)},
-    "shape": {"shape": np.array([2, 2**40])},
-    "rows": {"shape": np.array([2**40, 3])},
-    "floats": {"indices": np.array([0.0, 2, 1, 2])},
-    "pickle": {"data": np.array([1, 2, 3, "x"], object)},
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_sparse_npz(tmp_path, name):
-    np.savez(tmp_path / "a.npz", **sparse_arrays(**HOSTILE[name]))
-    cases.refused(ValueError, r"path: a\.npz|path: data, indices", lambda: load_file(tmp_path / "a.npz"))
-
-
-SHAPES = [{"shape": np.array([2, 3, 1])}, {"shape": np.array([2, -3])}, {"indices": np.array([[0, 2, 1, 2]])}]
-
-
-@pytest.mark.parametrize("changes", [*SHAPES, {"shape": np.array([[2, 3]])}, {"data": np.ones((4, 1))}])
-def test_arrays_that_are_not_those_of_a_sparse_matrix(tmp_path, changes):
-    np.savez(tmp_path / "a.npz", **sparse_arrays(**changes))
-    cases.refused(ValueError, r"^path: data, indices, .* not those of", lambda: load_file(tmp_path / "a.npz"))
 
 
 def test_a_mark_of_utf_16_before_other_bytes(tmp_path):
@@ -320,23 +281,8 @@ def test_pickles_do_not_run(tmp_path):
     assert not proof.exists()
 
 
-def test_parquet(tmp_path):
-    pd = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow", reason="Parquet files need pyarrow, which is an optional dependency")
-    path = tmp_path / "a.parquet"
-    pd.DataFrame({"a": X[:, 0], "t": ["u", "v"], "b": X[:, 1]}).to_parquet(path)
-    data = load_file(path, "t")
-    np.testing.assert_array_equal(data.X, X[:, :2])
-    assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
-    cases.refused(ValueError, r"target: .*choose one of a, t, b", lambda: load_file(path))
-    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=8))
-    path.write_bytes(path.read_bytes()[:40])
-    cases.refused(ValueError, "damaged or no Parquet", lambda: load_file(path, "t"))
-
-
 def test_a_wide_csv_takes_a_few_times_what_pandas_takes(tmp_path):
     """Work for each column in turn adds up to a multiple of pandas' own; work that grows as p^2 would not."""
-    pd = pytest.importorskip("pandas")
     p = 100_000
     row = ",".join(f"{j % 1000}.25" for j in range(p))
     header = ",".join(f"g{j}" for j in range(p))
@@ -353,7 +299,6 @@ def test_a_wide_csv_takes_a_few_times_what_pandas_takes(tmp_path):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_csv_is_what_pandas_reads(tmp_path, seed):
     """The same numbers, or one sentence, whatever the cells look like."""
-    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(seed)
     odd = ["", "NA", "True", "1_0", "0x1", "1d5", " 7 ", '"8"', "-inf", "1e999", "1,5", "+3.", ".5", "2+1j", "1e-400"]
     for _ in range(20):
@@ -397,30 +342,29 @@ def test_a_wrong_libsvm_line_is_named(tmp_path, seed):
         assert len(str(caught.value)) < 300
 
 
+READERS = [  # that models are read by the same reader is told in test_save.py
+    lambda path: load_file(path).X,
+    lambda path: precision.load_variables(path, None)[0].to_numpy(),
+    lambda path: lowrank.load_responses(path, ["y"])[0].to_numpy(),
+    lambda path: Shards([path]).read(0, np.float64)[0],
+]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_npz(tmp_path, seed):
     """A damaged file is refused in one sentence, or holds what was written; by every reader."""
-    from sparsehtp.cli import lowrank, precision
-    from sparsehtp.datasets import Shards
-
     rng = np.random.default_rng(seed)
     path = tmp_path / "a.npz"
     save = [np.savez, np.savez_compressed][seed % 2]
     save(path, X=rng.standard_normal((30, 4)), y=rng.standard_normal(30), feature_names=["a", "b", "c", "d"])
     good, original = path.read_bytes(), load_file(path)
-    readers = [
-        lambda: load_file(path).X,
-        lambda: precision.load_variables(path, None)[0].to_numpy(),
-        lambda: lowrank.load_responses(path, ["y"])[0].to_numpy(),
-        lambda: Shards([path]).read(0, np.float64)[0],
-    ]
-    for _, read in itertools.product(range(10), readers):
+    for _, read in itertools.product(range(10), READERS):
         bad = bytearray(good[: rng.integers(1, len(good))] if rng.random() < 0.3 else good)
         for place in rng.integers(len(bad), size=rng.integers(1, 4)):
             bad[place] ^= rng.integers(1, 256)
         path.write_bytes(bytes(bad))
         try:
-            np.testing.assert_array_equal(read(), original.X)
+            np.testing.assert_array_equal(read(path), original.X)
         except ValueError as error:
             assert str(error).startswith("path") and str(error).endswith(".") and "\n" not in str(error)
 
@@ -428,9 +372,6 @@ def test_damaged_npz(tmp_path, seed):
 @pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1), (0, 10**30)])
 @pytest.mark.parametrize("honest", [False, True])
 def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, shape, honest):
-    """That models are read by the same reader is told in test_save.py."""
-    from sparsehtp.cli import lowrank, precision
-
     path, header = tmp_path / "a.npz", io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
     with zipfile.ZipFile(path, "w") as archive:
@@ -438,11 +379,7 @@ def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, 
             archive.writestr(name, header.getvalue() + bytes(8))
         if not honest:  # the archive claims as much as the array
             archive.filelist[0].file_size = min(8 * int(np.prod(shape, dtype=object)) + len(header.getvalue()), 2**62)
-    for read in (
-        load_file,
-        lambda path: precision.load_variables(path, None),
-        lambda path: lowrank.load_responses(path, ["y"]),
-    ):
+    for read in READERS:
         with pytest.raises(ValueError, match=r"^path: a\.npz .*(damaged|more than the limit)[^\n]*\.$"):
             read(path)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]

@@ -110,12 +110,7 @@ SENTENCES = {
     "asked for": ("a;b;y\n12.345;1;1\n1234;2;2\n", {"thousands": "."}, [12345, 1234], None),
     "asked for decimals": ("a;b;y\n12.345;1;1\n987;2;2\n", {"decimal": "."}, [12.345, 987], None),
     "not thousands": ("a;b;y\n12.345;1;1\n98.7;2;2\n", {}, [12.345, 98.7], None),
-    "ambiguous": (
-        "a;b;y\n12.345;1;1\n987;2;2\n",
-        {},
-        "row 2 holds '12.345'.*thousands point, or --decimal point",
-        None,
-    ),
+    "ambiguous": ("a;b;y\n12.345;1;1\n987;2;2\n", {}, "'12.345'.*thousands point, or --decimal point", None),
     "commas around": ("a,b,y\n12.345,1,1\n98.712,2,2\n", {}, [12.345, 98.712], None),
     "commas around, beside 987": ("a,b,y\n12.345,1,1\n987,2,2\n", {}, "row 2 holds '12.345'", None),
     "not all in groups": ("a;b;y\n1.000;1,5;1\n2.000;1;1\n1234;2;2\n", {}, "row 2.*row 3.*row 4 holds '1234'", None),
