@@ -19,25 +19,23 @@ KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
 
 
-def expected_scores(X, y, folds, weights):
-    """(folds, grid) from paths on the training rows alone."""
-    rows = []
-    for train, test in folds:
-        part = sht.LinearModel(X[train], y[train], sample_weight=weights[train], fit_intercept=True, standardize=True)
-        eta = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER).predict(X[test])
-        rows.append(np.average((eta - y[test]) ** 2 / 2, axis=1, weights=weights[test]))
-    return np.array(rows)
-
-
 def test_scores_equal_fits_on_the_training_rows_alone():
     X, y = screening.data()
     weights = np.random.default_rng(0).uniform(0.5, 2, 40).astype(np.float32)
     objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
     folds = KFold(4, shuffle=True, random_state=0)
     cv = sht.cross_validate(objective, ks=KS, l2s=L2S, folds=folds, solver=SOLVER)
-    expected = expected_scores(X, y, folds.split(X), weights)
+    expected, held, taken = [], [], np.zeros(cv.path.x.shape)
+    for train, test in folds.split(X):
+        part = sht.LinearModel(X[train], y[train], sample_weight=weights[train], fit_intercept=True, standardize=True)
+        path = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER)
+        loss = (path.predict(X[test]) - y[test]) ** 2 / 2
+        expected.append(np.average(loss, axis=1, weights=weights[test]))
+        held.append(weights[test].sum())
+        taken += path.x != 0
     np.testing.assert_allclose(cv.scores, expected, rtol=2e-4)
-    held = np.array([weights[test].sum() for _, test in folds.split(X)])
+    np.testing.assert_allclose([cv.shares(row) for row in range(8)], taken / 4)
+    expected, held = np.array(expected), np.array(held)
     mean = held @ expected / held.sum()
     np.testing.assert_allclose(cv.mean, mean, rtol=1e-4)
     np.testing.assert_allclose(cv.se, np.sqrt(held @ (expected - mean) ** 2 / held.sum() / 3), rtol=1e-3)
@@ -297,6 +295,8 @@ def test_what_folds_do_not_take():
             sht.cross_validate(model, **prices, **options)
     with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
         sht.cross_validate(model, **prices, folds=[(range(20), range(20, 40), lambda each: each)])
+    with pytest.raises(TypeError, match="objective: folds are sample weights"):
+        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])
     events = sht.CoxModel(*screening.data(), np.ones(40))
     with pytest.raises(TypeError, match="scoring: CoxModel has no linear predictors"):
         sht.cross_validate(events, ks=[1], scoring=lambda *_: 0.0, solver=SOLVER)
@@ -316,11 +316,11 @@ def test_one_class_is_refused():
 def test_scores_that_are_infinite_decide_nothing():
     """A column that holds one is behind all others; and where every column does, all rules take the same row."""
     scores = np.array([[3.0, 1, 5, 2.5], [4.0, 2, 5, 2.4], [3.5, np.inf, 5, 2.6]])
-    sizes, l2s = np.array([0, 1, 2, 1]), np.array([0.1, 0.1, 0.1, 1.0])
+    sizes, l2s = np.array([1, 1, 2, 1]), np.array([0.1, 0.1, 0.1, 1.0])
     found = decide(scores, np.ones(3), sizes, l2s)
     assert (found["best_index"], found["best_1se_index"], found["strong_ridge_index"]) == (3, 3, 3)
     np.testing.assert_allclose(found["difference"], [0, 1.0])
-    for best, finite in ((0, []), (3, [3])):
+    for best, finite in ((3, []), (0, [0])):  # of nothing finite the fewest units, then the largest l2
         table = np.full((3, 4), np.inf)
         table[:, finite] = scores[:, finite]
         found = decide(table, np.ones(3), sizes, l2s)
@@ -360,8 +360,3 @@ def test_rounding_orders_no_rows():
         near = scale * first * (1 + 1e-14 * rng.standard_normal(24))
         pairs = zip(*(folds_of(4, y, np.ones(24), content=[each, second]) for each in (first, near)), strict=True)
         assert all(np.array_equal(test, other) for (_, test), (_, other) in pairs), scale
-
-
-def test_quadratics_have_no_folds():
-    with pytest.raises(TypeError, match="objective: folds are sample weights"):
-        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])
