@@ -158,30 +158,12 @@ def test_the_rules_are_their_definitions(seed):
     assert impatient["strong_ridge_index"] == never["strong_ridge_index"]
 
 
-def test_one_choice_for_several_objectives(x64):
-    both = [model(sht.losses.Logistic(), LABELS), model(sht.losses.Logistic(), np.roll(LABELS, 7))]
-    folds = list(KFold(4, shuffle=True, random_state=0).split(X))
-    choice = sht.choose(both, None, ks=KS, l2s=L2S, rule="best", folds=folds)
-    runs = [sht.cross_validate(each, ks=KS, l2s=L2S, folds=folds) for each in both]
-    mean = (runs[0].mean + runs[1].mean) / 2
-    assert choice.row == np.argmin(mean)
-    assert [int(s.support.mask.sum()) for s in choice.solution] == [choice.k] * 2
-    either = [(run.shares(choice.row) > 0) for run in runs]  # a feature is taken where one of the fits has it
-    np.testing.assert_array_equal(choice.scores.shares(choice.row) > 0, either[0] | either[1])
-    assert (choice.scores.shares(choice.row) <= 1).all()
-    infinite = dataclasses.replace(runs[0], scores=np.full_like(runs[0].scores, np.inf))
-    assert infinite.as_good(0).size == 1
-    for path, run in zip(choice.path, runs, strict=True):
-        np.testing.assert_allclose(path.value, run.path.value, rtol=1e-12)
-
-
-@pytest.mark.parametrize("rule", ["strong-ridge", slow("one-se")])
-@pytest.mark.parametrize("folds", [5, list(KFold(5, shuffle=True, random_state=1).split(X))])
-def test_the_estimator_chooses_the_same(rule, folds):
-    estimator = sht.SparseRegressor(cv=folds, rule=rule).fit(X, Y)
+def test_the_estimator_chooses_the_same():
+    folds = list(KFold(5, shuffle=True, random_state=1).split(X))
+    estimator = sht.SparseRegressor(cv=folds).fit(X, Y)
     with jax.enable_x64(True):
         ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])
-        choice = sht.choose(model(), None, ks=ks, l2s=l2s, rule=rule, folds=folds)
+        choice = sht.choose(model(), None, ks=ks, l2s=l2s, folds=folds)
     assert (estimator.k_, estimator.l2_) == (choice.k, choice.l2)
     np.testing.assert_allclose(estimator.coef_, choice.solution.x, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
