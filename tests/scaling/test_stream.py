@@ -1,7 +1,6 @@
 """Streamed fits: the answer of all rows in memory, from any kind of file, whatever was killed on the way."""
 
 import itertools
-import json
 import os
 import shutil
 import threading
@@ -11,13 +10,12 @@ import cases
 import jax
 import numpy as np
 import pytest
+from commands import invoke, made
 from processes import start
 from sklearn.datasets import dump_svmlight_file
-from typer.testing import CliRunner
 
 import sparsehtp as sht
 from sparsehtp import _stream
-from sparsehtp.cli.main import app
 from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
 from sparsehtp.datasets.passes import Passes, joined
@@ -410,25 +408,19 @@ def test_bad_input(tmp_path):
         sht.solve_stream(counts, sht.Sparsity(3), sht.losses.Poisson())
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy"])
-def test_the_command(tmp_path, kind):
-    data = tmp_path / "data"
-    data.mkdir()
-    {"npz": write, "npy": write_npy}[kind](data, np.where(DATA["logistic"][1] > 0, 7, 2))
-    pattern, out = str(data / f"*.{kind}"), tmp_path / "out"
-    arguments = ["fit", pattern, "--out", str(out), "--loss", "logistic"]
-    result = CliRunner().invoke(app, [*arguments, "--k", "3", "--checkpoint", str(tmp_path / "state")])
-    assert result.exit_code == 0, result.output
+def test_the_command(tmp_path):
+    write_npy(tmp_path / "data", np.where(DATA["logistic"][1] > 0, 7, 2))
+    arguments = ("fit", tmp_path / "data" / "*.npy", "--loss", "logistic")
+    result, model = made(tmp_path / "out", *arguments, "--k", 3, "--checkpoint", tmp_path / "state")
     assert "4 files, 500 rows, 12 features" in result.stderr and "passes over" in result.stdout
-    model = json.loads((out / "model.json").read_text())
     assert {row["index"] for row in model["coefficients"]} == {3, 8, 10} and model["converged"]
-    assert model["classes"] == {"-1": "2.0", "+1": "7.0"} and model["l2"] == PathOptions(file=data).l2[0]
+    assert model["classes"] == {"-1": "2.0", "+1": "7.0"} and model["l2"] == PathOptions(file=tmp_path).l2[0]
     for command, sentence in (
         (arguments, "k: where the files are read in every pass it must be a number"),
-        ([*arguments, "--k", "3", "--save", "model.zip"], "--save: it has no effect on data in parts"),
-        (["fit", "some.csv", "--checkpoint", "state"], "--checkpoint: it is for data in parts"),
+        ((*arguments, "--k", 3, "--save", "model.zip"), "--save: it has no effect on data in parts"),
+        (("fit", "some.csv", "--checkpoint", "state"), "--checkpoint: it is for data in parts"),
     ):
-        refused = CliRunner().invoke(app, command)
+        refused = invoke(*command)
         assert refused.exit_code == 2 and sentence in refused.stderr
 
 
