@@ -245,7 +245,6 @@ def test_what_a_cross_validation_says_is_of_its_rows():
         ({"groups": [1, 2]}, "groups: needs shape"),
         ({"groups": [None, *"ab" * 19, "a"]}, "groups: a label is missing"),
         ({"scoring": "error"}, "scoring: must be None"),
-        ({"scoring": "r2"}, "scoring: must be None"),
     ],
 )
 def test_bad_values(options, sentence):

@@ -1,5 +1,6 @@
 """Streamed fits: the answer of all rows in memory, from any kind of file, whatever was killed on the way."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -86,21 +87,14 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
     options = {"l2": 0.02, "key": jax.random.key(3)}
     straight = sht.solve_stream(shards, sht.Sparsity(3), loss, **options)
 
-    class Killed(Exception):
-        pass
-
     for last in (2, 7):  # in the first pass, and in the second one
-        count = 0
 
         def kill(done, total, last=last):
-            nonlocal count
-            count += 1
             if done == last:
-                raise Killed
+                raise KeyboardInterrupt
 
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             sht.solve_stream(shards, sht.Sparsity(3), loss, **options, checkpoint=tmp_path / "state", progress=kill)
-        assert count <= last
     assert (tmp_path / "state" / "manifest.json").exists()  # of one process, which has no folder of its own
     seen = []
     again = sht.solve_stream(
@@ -116,39 +110,28 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_changed_shard_is_named(tmp_path, seed):
     """Equal names, sizes and shapes: only the content tells; also where the run had ended, or the time is kept."""
-    rng, y = np.random.default_rng(seed), DATA["squared"][1]
-    shards, state, last = write(tmp_path, y), tmp_path / "state", int(rng.integers(1, 12))
+    rng, shards = np.random.default_rng(seed), write(tmp_path, DATA["squared"][1])
+    last = 1000 if seed % 2 else int(rng.integers(1, 12))
 
     def kill(done, total):
         if done == last:
             raise KeyboardInterrupt
 
     def fit(progress=None):
-        return sht.solve_stream(shards, sht.Sparsity(3), checkpoint=state, progress=progress)
+        return sht.solve_stream(shards, sht.Sparsity(3), checkpoint=tmp_path / "state", progress=progress)
 
-    if seed % 2:
-        whole = fit()
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            fit(kill)
-    read = min(last, 4) if seed % 2 == 0 else 4
-    i = int(rng.integers(read))  # one that was read before
-    path = shards.paths[i]
-    kept, facts = path.read_bytes(), path.stat()
-    part = slice(*CUTS[i : i + 2])
-    other, other_y = X[part].astype(float), y[part].copy()
-    if seed % 3:
-        other[rng.integers(len(other)), rng.integers(P)] += 1
-    else:
-        other_y[rng.integers(len(other_y))] += 1
-    np.savez(path, X=other, y=other_y)
+    with contextlib.suppress(KeyboardInterrupt):
+        fit(kill)
+    path = shards.paths[rng.integers(min(last, 4))]  # one that was read before
+    kept, facts, arrays = path.read_bytes(), path.stat(), dict(np.load(path))
+    changed = arrays["X" if seed % 3 else "y"]
+    changed.flat[rng.integers(changed.size)] += 1
+    np.savez(path, **arrays)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert path.stat().st_size == facts.st_size
     cases.refused(ValueError, rf"^checkpoint: .*{path.name} holds other rows [^\n]*\.$", fit)
     path.write_bytes(kept)
-    again = fit()
-    if seed % 2:
-        np.testing.assert_array_equal(again.x, whole.x)
+    assert fit().converged
 
 
 @pytest.mark.parametrize("kept", ["size", "time"])
