@@ -196,9 +196,10 @@ def scores(number):
     return np.random.default_rng(number).standard_normal((5, 6))
 
 
-@pytest.fixture
-def runs(monkeypatch):
-    """What a choice asks of its cross-validations, paths and last fits, none of which is computed."""
+@pytest.mark.parametrize("rule", ["best", "one_se", "strong-ridge", "bic"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_a_choice_asks_for(monkeypatch, rule, number):
+    """Of its cross-validations, paths and last fits, none of which is computed."""
     path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=[0.01, 0.1], solver=screening.Screening())
     asked = {"folds": [], "paths": [], "fits": []}
 
@@ -218,13 +219,8 @@ def runs(monkeypatch):
         return "found", None if part is None else "again"
 
     monkeypatch.setattr(_choose, "solve_and_refit", fit)
-    return asked, path
 
-
-@pytest.mark.parametrize("rule", ["best", "one_se", "strong-ridge", "bic"])
-@pytest.mark.parametrize("number", [1, 2])
-def test_what_a_choice_asks_for(runs, rule, number):
-    (asked, path), objectives, criterion = runs, [screening.model(), screening.model(l2=0.3)][:number], rule == "bic"
+    objectives, criterion = [screening.model(), screening.model(l2=0.3)][:number], rule == "bic"
     options = {"solver": screening.Screening(), "key": jax.random.key(3), "progress": False, "memory": 9}
     ending = {"max_steps": 7, "termination": None, "throw": False}
     given, folds = objectives if number == 2 else objectives[0], np.int64(4)

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKF
 import sparsehtp as sht
 from sparsehtp.grids import cross_validation as _cross_validation
 from sparsehtp.grids import grid as _grid
-from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
+from sparsehtp.grids.cross_validation import decide, moments, shared_folds
 from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, residuals, tied, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
@@ -219,10 +219,6 @@ def test_what_a_cross_validation_says_is_of_its_rows():
         taken = [[u in idx[on] for u in range(8)] for idx, on in zip(*(part[:, row] for part in support), strict=True)]
         np.testing.assert_allclose(cv.shares(row), np.mean(taken, 0))
     assert sht.results.CrossValidation(np.full((5, 6), np.inf), fold_weight=np.ones(5), **rest).as_good(0).size == 1
-    runs = [sht.results.Support(*np.random.default_rng(i).integers(0, 9, (2, 2, 6, 3))) for i in range(2)]
-    for part, *of_runs in zip(_stacked(runs), *runs, strict=True):
-        np.testing.assert_array_equal(part, [of_runs[0][0], of_runs[1][1]])
-    assert _stacked([runs[0], None]) is None
 
 
 @pytest.mark.parametrize(
@@ -254,7 +250,7 @@ def test_bad_values(options, sentence):
 
 def test_folds_that_see_data_of_their_own(monkeypatch):
     """Each is its part of a run over all folds, whose path is that of all data."""
-    path, calls = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), []
+    path, calls, made = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), [], []
     cross_validate = sht.cross_validate  # before its name in the module is another's
 
     def run(objective, **options):
@@ -262,7 +258,8 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
         rng = np.random.default_rng(len(calls))
         support = sht.results.Support(rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5)
         kept = [rng.random((2, 6)), rng.random((2, 6)), np.ones(2), path, len(calls), 1.0]
-        return sht.results.CrossValidation(*kept, support if options["threshold"] is None else None)
+        made.append(sht.results.CrossValidation(*kept, support if options["threshold"] is None else None))
+        return made[-1]
 
     monkeypatch.setattr(_cross_validation, "cross_validate", run)
     folds = [(range(20), range(20, 40), lambda each: (each, 0)), (range(20, 40), range(20), lambda each: (each, 1))]
@@ -270,6 +267,7 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
     options |= {"memory": 5, "executor": "it", "ks": [1], "l2s": [0.1], "solver": SOLVER}
     for threshold, place, l0s in ((None, "here", None), (sht.L0L1L2(0.0), None, [0.1])):
         calls.clear()
+        made.clear()
         options["l0s"] = l0s
         found = cross_validate("all", folds=folds, threshold=threshold, checkpoint=place, **options)
         assert [each for each, _ in calls] == [("all", 0), ("all", 1), "all"] and found.n_rows == 3
@@ -277,13 +275,11 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
         assert told == (["here/0", "here/1", "here/all"] if place else ["None"] * 3)
         pairs = [fold[:2] for fold in folds]
         assert all(own == options | {"folds": pairs, "threshold": threshold} for _, own in calls)
-        for i, rng in enumerate(map(np.random.default_rng, (1, 2))):
-            idx, mask = rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5
-            np.testing.assert_array_equal(found.scores[i], rng.random((2, 6))[i])
-            np.testing.assert_array_equal(found.results[i], rng.random((2, 6))[i])
-            if threshold is None:
-                np.testing.assert_array_equal(found.support.idx[i], idx[i])
-                np.testing.assert_array_equal(found.support.mask[i], mask[i])
+        for name in ("scores", "results"):
+            np.testing.assert_array_equal(getattr(found, name), [getattr(made[i], name)[i] for i in range(2)])
+        if threshold is None:
+            for part, first, second in zip(found.support, made[0].support, made[1].support, strict=True):
+                np.testing.assert_array_equal(part, [first[0], second[1]])
         assert (found.support is None) == (threshold is not None)
 
 

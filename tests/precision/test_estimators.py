@@ -181,45 +181,18 @@ def classes(seed=0, n=200):
 @pytest.mark.slow
 def test_all_pairs_are_linear_discriminant_analysis():
     Z, y = classes()
-    model = sht.SparseLDA(k=15, shrinkage=0).fit(Z, y)
-    reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y)
-    np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
-    np.testing.assert_allclose(model.priors_, reference.priors_)
-    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
-    two = y < 2
-    model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15, shrinkage=0), reference))
-    assert model.coef_.shape == (1, 6)
-    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_few_pairs_choices_and_priors():
-    Z, y = classes()
     names = np.array(["low", "middle", "high"])[y]
-    model = sht.SparseLDA(priors=[0.2, 0.3, 0.5]).fit(Z, names)
-    assert set(model.predict(Z)) == {"low", "middle", "high"} and model.score(Z, names) > 0.5
-    assert model.k_ == model.cv_results_["ks"][model.cv_results_["best_index"]]
-    np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
-    turned = model.precision_ @ model.means_.T
-    scores = Z @ turned - np.sum(model.means_.T * turned, axis=0) / 2
-    expected = log_softmax(scores + np.log([0.2, 0.3, 0.5]), axis=1)
-    np.testing.assert_allclose(model.predict_log_proba(Z), expected, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_more_variables_than_samples():
-    rng = np.random.default_rng(2)
-    y = np.arange(24) % 2
-    Z = rng.standard_normal((24, 40))
-    Z[:, :3] += 1.5 * y[:, None]
-    model = sht.SparseLDA(k=10).fit(Z, y)
-    assert np.linalg.eigvalsh(model.precision_)[0] > 0
-    test = rng.standard_normal((400, 40))
-    labels = np.arange(400) % 2
-    test[:, :3] += 1.5 * labels[:, None]
-    assert model.score(test, labels) > 0.75
+    for rows, signs, priors in ((y < 3, 3, np.array([0.2, 0.3, 0.5])), (y < 2, 1, np.array([0.3, 0.7]))):
+        model, given = (sht.SparseLDA(k=15, shrinkage=0, priors=p).fit(Z[rows], names[rows]) for p in (None, priors))
+        expected = log_softmax(model.predict_log_proba(Z) + np.log(priors / model.priors_), axis=1)
+        np.testing.assert_allclose(given.predict_log_proba(Z), expected, atol=1e-9)
+        reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z[rows], names[rows])
+        np.testing.assert_array_equal(model.predict(Z), reference.predict(Z))
+        assert model.coef_.shape == (signs, 6)
+        np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
+        np.testing.assert_allclose(model.priors_, reference.priors_)
+        np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
+        np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
 
 
 def test_a_variable_that_separates_the_classes_decides():

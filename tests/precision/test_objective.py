@@ -314,9 +314,8 @@ def positive(solution):
     return np.isfinite(x).all() and np.array_equal(x, x.T) and np.linalg.eigvalsh(x)[0] > 0
 
 
-@pytest.mark.parametrize("S", [S, np.array([[2.0, 0.9], [0.9, 1.0]])], ids=len)
-def test_no_pairs_and_all_pairs(S):
-    for k, expected in ((0, np.diag(1 / np.diag(S))), (len(S) * (len(S) - 1) // 2, np.linalg.inv(S))):
+def test_no_pairs_and_all_pairs():
+    for k, expected in ((0, np.diag(1 / np.diag(S))), (PAIRS, np.linalg.inv(S))):
         solution = sht.solve(sht.Precision(S, 200), sht.OffDiagonal(k))
         np.testing.assert_allclose(solution.x, expected, rtol=1e-6)
         assert int(solution.result) == sht.results.RESULTS.converged

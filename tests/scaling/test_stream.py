@@ -65,14 +65,19 @@ def write_npy(folder, y, weights=None, kind=np.float32):
     return Shards(folder)
 
 
-@pytest.mark.parametrize("name", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
-def test_a_stream_is_the_whole(tmp_path, x64, name):
-    loss, y = DATA[name]
-    shards = write(tmp_path, y)
+@pytest.mark.parametrize(
+    ("name", "drawn"), [("squared", 70), pytest.param("logistic", _stream.SAMPLE_ROWS, marks=pytest.mark.slow)]
+)
+def test_a_stream_is_the_whole(tmp_path, x64, monkeypatch, name, drawn):
+    """With rows of several weights or none, whatever parts of a shard are summed or drawn."""
+    monkeypatch.setattr(_stream, "BLOCK_BYTES", 48 * P * 8)
+    monkeypatch.setattr(_stream, "SAMPLE_ROWS", drawn)
+    (loss, y), weights = DATA[name], np.random.default_rng(1).integers(0, 4, N)
+    shards = write_npy(tmp_path, y, weights, float)
     assert (len(shards), shards.n_samples, shards.n_features, shards.rows) == (4, N, P, [130, 130, 40, 200])
     threshold = sht.Sparsity(3, keep=[0])
     streamed = sht.solve_stream(shards, threshold, loss, l2=0.02, dtype=np.float64)
-    model = sht.LinearModel(X, y, loss, l2=0.02, fit_intercept=True)
+    model = sht.LinearModel(X, y, loss, l2=0.02, sample_weight=weights, fit_intercept=True)
     whole = sht.solve(model, threshold, sht.solvers.HTP())
     assert streamed.converged and streamed.passes <= 25 and set(streamed.support) == {0, 3, 8, 10}
     np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
@@ -184,33 +189,6 @@ def test_mapped_files_give_the_bits_of_an_archive(tmp_path, kind):
     np.save(Xf, np.asfortranarray(np.load(Xf)))
     again = sht.solve_stream(Shards(tmp_path / "npy"), sht.Sparsity(3), l2=0.02)
     np.testing.assert_array_equal(again.x, one.x)
-
-
-def test_a_weight_is_a_repetition_and_zero_leaves_a_row_out(tmp_path, x64):
-    loss, y = DATA["squared"]
-    weights = RNG.integers(0, 4, N)
-    streamed = sht.solve_stream(
-        write_npy(tmp_path, y, weights, float), sht.Sparsity(3), loss, l2=0.02, dtype=np.float64
-    )
-    again = np.repeat(np.arange(N), weights)
-    whole = sht.solve(
-        sht.LinearModel(X[again], y[again], loss, l2=0.02, fit_intercept=True), sht.Sparsity(3), sht.solvers.HTP()
-    )
-    assert streamed.converged
-    np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
-    np.testing.assert_allclose(streamed.value, whole.value, rtol=1e-10)
-
-
-def test_blocks_and_samples_do_not_change_the_answer(tmp_path, x64, monkeypatch):
-    loss, y = DATA["squared"]
-    shards, options = write_npy(tmp_path, y, kind=float), {"l2": 0.02, "dtype": np.float64}
-    whole = sht.solve_stream(shards, sht.Sparsity(3), loss, **options)
-    monkeypatch.setattr(_stream, "BLOCK_BYTES", 48 * P * 8)
-    monkeypatch.setattr(_stream, "SAMPLE_ROWS", 70)
-    parts = sht.solve_stream(shards, sht.Sparsity(3), loss, **options)
-    assert whole.converged and parts.converged
-    np.testing.assert_allclose(parts.x, whole.x, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(parts.value, whole.value, rtol=1e-12)
 
 
 def test_a_fit_that_starts_at_its_minimum_has_converged(tmp_path):
