@@ -203,15 +203,18 @@ def test_what_a_choice_asks_for(monkeypatch, rule, number):
     path = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=[0.01, 0.1], solver=screening.Screening())
     asked = {"folds": [], "paths": [], "fits": []}
 
+    def path_of(each):
+        return dataclasses.replace(path, coefficients=path.coefficients * (1 + objectives.index(each)))
+
     def validate(objective, **options):
         asked["folds"].append((objective, options))
         support = sht.results.Support(np.zeros((5, 6, 3), int), np.ones((5, 6, 3), bool))
-        rest = {"path": path, "n_rows": 40, "times": 4.0, "support": support}
+        rest = {"path": path_of(objective), "n_rows": 40, "times": 4.0, "support": support}
         return sht.results.CrossValidation(scores(len(asked["folds"])), np.ones((5, 6)), np.ones(5), **rest)
 
     monkeypatch.setattr(_choose, "cross_validate", validate)
     monkeypatch.setattr(
-        _choose, "solve_path", lambda each, **options: (asked["paths"].append((each, options)), path)[1]
+        _choose, "solve_path", lambda each, **options: (asked["paths"].append((each, options)), path_of(each))[1]
     )
 
     def fit(model, threshold, solver, start, part, **ending):
@@ -251,10 +254,11 @@ def test_what_a_choice_asks_for(monkeypatch, rule, number):
         row = getattr(found.scores, name)
     assert (found.row, found.k, found.l2, found.l0) == (row, path.ks[row], path.l2s[row], None)
     assert (found.refit, found.rule) == (refit, rule.replace("_", "-")) and len(asked["fits"]) == number
-    for each, (model, threshold, solver, start, part, last) in zip(objectives, asked["fits"], strict=True):
+    paths = found.path if number == 2 else (found.path,)
+    for each, own, (model, threshold, solver, start, part, last) in zip(objectives, paths, asked["fits"], strict=True):
         np.testing.assert_allclose(model.l2, path.l2s[row], rtol=1e-6)
         assert threshold.k == path.ks[row] and model.y is each.y and solver is options["solver"]
-        np.testing.assert_array_equal(start.x, path.at(row).x)
+        np.testing.assert_array_equal([start.x, own.at(row).x], [path_of(each).at(row).x] * 2)
         assert last == ending | {"key": options["key"]} and (part is None if refit == 1 else np.isclose(part, 0.1))
     solved = "found" if refit == 1 else "again"
     assert (found.solution, found.selected) == ((solved, "found") if number == 1 else ((solved,) * 2, ("found",) * 2))

@@ -169,8 +169,7 @@ def test_any_executor_gives_the_same_bits(shards):
 class _Dying:
     """An executor whose second task loses its worker."""
 
-    def __init__(self):
-        self.tasks = 0
+    tasks = 0
 
     def submit(self, function, *args):
         self.tasks += 1
