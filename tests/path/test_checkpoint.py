@@ -15,10 +15,9 @@ import screening
 import sparsehtp as sht
 from sparsehtp.io.checkpoint import Checkpoint
 
-MEMORY = 17_000
+SOLVER = screening.Screening()
 KILLED = """
 import os, sys
-import jax
 import sparsehtp as sht, screening
 def kill(done, total):
     if done > total // 2:
@@ -28,16 +27,9 @@ sht.cross_validate(screening.model(), ks=range(4), l2s=[0.01, 0.1], folds=4, sol
 """
 
 
-def validate(**options):
-    return sht.cross_validate(
-        screening.model(),
-        ks=range(4),
-        l2s=[0.01, 0.1],
-        folds=4,
-        threshold=None,
-        solver=screening.Screening(),
-        **{"memory": MEMORY, **options},
-    )
+def validate(memory=17_000, **options):
+    options |= {"ks": range(4), "l2s": [0.01, 0.1], "folds": 4, "solver": SOLVER, "memory": memory}
+    return sht.cross_validate(screening.model(), **options)
 
 
 def arrays(cv):
@@ -55,18 +47,14 @@ def chunks(folder):
     return sorted(path.name for path in folder.glob("chunk-*.npz"))
 
 
-def stop_at(limit):
-    def progress(done, total):
-        if done >= limit:
+def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path):
+    def stop(done, total):
+        if done >= 24:
             raise KeyboardInterrupt
 
-    return progress
-
-
-def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path):
     whole = validate()
     with pytest.raises(KeyboardInterrupt):
-        validate(checkpoint=tmp_path, progress=stop_at(24))
+        validate(checkpoint=tmp_path, progress=stop)
     stored = chunks(tmp_path)
     times = {name: (tmp_path / name).stat().st_mtime_ns for name in stored}
     (tmp_path / ".chunk-000009.npz-1.partial").write_bytes(b"half a chunk")
@@ -105,11 +93,7 @@ def test_another_problem_is_refused(tmp_path):
     manifest.unlink()
     cases.refused(ValueError, r"checkpoint: .* holds chunks without a manifest", lambda: validate(checkpoint=tmp_path))
     with pytest.raises(ValueError, match=r"checkpoint: .* is a file"):
-        validate(checkpoint=manifest.parent / stored_name(tmp_path))
-
-
-def stored_name(folder):
-    return chunks(folder)[0]
+        validate(checkpoint=tmp_path / chunks(tmp_path)[0])
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -139,7 +123,7 @@ def test_damaged_files_change_no_result(tmp_path, seed):
 
 def test_damaged_files_are_named(tmp_path):
     whole = validate(checkpoint=tmp_path)
-    first = tmp_path / stored_name(tmp_path)
+    first = tmp_path / chunks(tmp_path)[0]
     kept = first.read_bytes()
     first.write_bytes(kept[: len(kept) // 2])
     with pytest.warns(UserWarning, match=rf"^checkpoint: .*{first.name} is damaged, and is computed again\.$"):

@@ -12,21 +12,11 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, StratifiedKF
 import sparsehtp as sht
 from sparsehtp.grids import cross_validation as _cross_validation
 from sparsehtp.grids import grid as _grid
-from sparsehtp.grids.cross_validation import _stacked, decide, moments, shared_folds
+from sparsehtp.grids.cross_validation import decide, moments, shared_folds
 from sparsehtp.grids.folds import _Blocks, folds_of, repeats_of, residuals, tied, weights_of
 
 KS, L2S = range(4), [0.01, 0.1]
 SOLVER = screening.Screening()
-
-
-def expected_scores(X, y, folds, weights):
-    """(folds, grid) from paths on the training rows alone."""
-    rows = []
-    for train, test in folds:
-        part = sht.LinearModel(X[train], y[train], sample_weight=weights[train], fit_intercept=True, standardize=True)
-        eta = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER).predict(X[test])
-        rows.append(np.average((eta - y[test]) ** 2 / 2, axis=1, weights=weights[test]))
-    return np.array(rows)
 
 
 def test_scores_equal_fits_on_the_training_rows_alone():
@@ -35,9 +25,17 @@ def test_scores_equal_fits_on_the_training_rows_alone():
     objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
     folds = KFold(4, shuffle=True, random_state=0)
     cv = sht.cross_validate(objective, ks=KS, l2s=L2S, folds=folds, solver=SOLVER)
-    expected = expected_scores(X, y, folds.split(X), weights)
+    expected, held, taken = [], [], np.zeros(cv.path.x.shape)
+    for train, test in folds.split(X):
+        part = sht.LinearModel(X[train], y[train], sample_weight=weights[train], fit_intercept=True, standardize=True)
+        path = sht.solve_path(part, ks=KS, l2s=L2S, solver=SOLVER)
+        loss = (path.predict(X[test]) - y[test]) ** 2 / 2
+        expected.append(np.average(loss, axis=1, weights=weights[test]))
+        held.append(weights[test].sum())
+        taken += path.x != 0
     np.testing.assert_allclose(cv.scores, expected, rtol=2e-4)
-    held = np.array([weights[test].sum() for _, test in folds.split(X)])
+    np.testing.assert_allclose([cv.shares(row) for row in range(8)], taken / 4)
+    expected, held = np.array(expected), np.array(held)
     mean = held @ expected / held.sum()
     np.testing.assert_allclose(cv.mean, mean, rtol=1e-4)
     np.testing.assert_allclose(cv.se, np.sqrt(held @ (expected - mean) ** 2 / held.sum() / 3), rtol=1e-3)
@@ -221,10 +219,6 @@ def test_what_a_cross_validation_says_is_of_its_rows():
         taken = [[u in idx[on] for u in range(8)] for idx, on in zip(*(part[:, row] for part in support), strict=True)]
         np.testing.assert_allclose(cv.shares(row), np.mean(taken, 0))
     assert sht.results.CrossValidation(np.full((5, 6), np.inf), fold_weight=np.ones(5), **rest).as_good(0).size == 1
-    runs = [sht.results.Support(*np.random.default_rng(i).integers(0, 9, (2, 2, 6, 3))) for i in range(2)]
-    for part, *of_runs in zip(_stacked(runs), *runs, strict=True):
-        np.testing.assert_array_equal(part, [of_runs[0][0], of_runs[1][1]])
-    assert _stacked([runs[0], None]) is None
 
 
 @pytest.mark.parametrize(
@@ -247,7 +241,6 @@ def test_what_a_cross_validation_says_is_of_its_rows():
         ({"groups": [1, 2]}, "groups: needs shape"),
         ({"groups": [None, *"ab" * 19, "a"]}, "groups: a label is missing"),
         ({"scoring": "error"}, "scoring: must be None"),
-        ({"scoring": "r2"}, "scoring: must be None"),
     ],
 )
 def test_bad_values(options, sentence):
@@ -257,7 +250,7 @@ def test_bad_values(options, sentence):
 
 def test_folds_that_see_data_of_their_own(monkeypatch):
     """Each is its part of a run over all folds, whose path is that of all data."""
-    path, calls = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), []
+    path, calls, made = sht.solve_path(screening.model(), ks=[1, 2, 3], l2s=L2S, solver=SOLVER), [], []
     cross_validate = sht.cross_validate  # before its name in the module is another's
 
     def run(objective, **options):
@@ -265,7 +258,8 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
         rng = np.random.default_rng(len(calls))
         support = sht.results.Support(rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5)
         kept = [rng.random((2, 6)), rng.random((2, 6)), np.ones(2), path, len(calls), 1.0]
-        return sht.results.CrossValidation(*kept, support if options["threshold"] is None else None)
+        made.append(sht.results.CrossValidation(*kept, support if options["threshold"] is None else None))
+        return made[-1]
 
     monkeypatch.setattr(_cross_validation, "cross_validate", run)
     folds = [(range(20), range(20, 40), lambda each: (each, 0)), (range(20, 40), range(20), lambda each: (each, 1))]
@@ -273,6 +267,7 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
     options |= {"memory": 5, "executor": "it", "ks": [1], "l2s": [0.1], "solver": SOLVER}
     for threshold, place, l0s in ((None, "here", None), (sht.L0L1L2(0.0), None, [0.1])):
         calls.clear()
+        made.clear()
         options["l0s"] = l0s
         found = cross_validate("all", folds=folds, threshold=threshold, checkpoint=place, **options)
         assert [each for each, _ in calls] == [("all", 0), ("all", 1), "all"] and found.n_rows == 3
@@ -280,13 +275,11 @@ def test_folds_that_see_data_of_their_own(monkeypatch):
         assert told == (["here/0", "here/1", "here/all"] if place else ["None"] * 3)
         pairs = [fold[:2] for fold in folds]
         assert all(own == options | {"folds": pairs, "threshold": threshold} for _, own in calls)
-        for i, rng in enumerate(map(np.random.default_rng, (1, 2))):
-            idx, mask = rng.integers(0, 8, (2, 6, 3)), rng.random((2, 6, 3)) < 0.5
-            np.testing.assert_array_equal(found.scores[i], rng.random((2, 6))[i])
-            np.testing.assert_array_equal(found.results[i], rng.random((2, 6))[i])
-            if threshold is None:
-                np.testing.assert_array_equal(found.support.idx[i], idx[i])
-                np.testing.assert_array_equal(found.support.mask[i], mask[i])
+        for name in ("scores", "results"):
+            np.testing.assert_array_equal(getattr(found, name), [getattr(made[i], name)[i] for i in range(2)])
+        if threshold is None:
+            for part, first, second in zip(found.support, made[0].support, made[1].support, strict=True):
+                np.testing.assert_array_equal(part, [first[0], second[1]])
         assert (found.support is None) == (threshold is not None)
 
 
@@ -297,6 +290,8 @@ def test_what_folds_do_not_take():
             sht.cross_validate(model, **prices, **options)
     with pytest.raises(ValueError, match="l0s: where every fold has data of its own"):
         sht.cross_validate(model, **prices, folds=[(range(20), range(20, 40), lambda each: each)])
+    with pytest.raises(TypeError, match="objective: folds are sample weights"):
+        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])
     events = sht.CoxModel(*screening.data(), np.ones(40))
     with pytest.raises(TypeError, match="scoring: CoxModel has no linear predictors"):
         sht.cross_validate(events, ks=[1], scoring=lambda *_: 0.0, solver=SOLVER)
@@ -316,11 +311,11 @@ def test_one_class_is_refused():
 def test_scores_that_are_infinite_decide_nothing():
     """A column that holds one is behind all others; and where every column does, all rules take the same row."""
     scores = np.array([[3.0, 1, 5, 2.5], [4.0, 2, 5, 2.4], [3.5, np.inf, 5, 2.6]])
-    sizes, l2s = np.array([0, 1, 2, 1]), np.array([0.1, 0.1, 0.1, 1.0])
+    sizes, l2s = np.array([1, 1, 2, 1]), np.array([0.1, 0.1, 0.1, 1.0])
     found = decide(scores, np.ones(3), sizes, l2s)
     assert (found["best_index"], found["best_1se_index"], found["strong_ridge_index"]) == (3, 3, 3)
     np.testing.assert_allclose(found["difference"], [0, 1.0])
-    for best, finite in ((0, []), (3, [3])):
+    for best, finite in ((3, []), (0, [0])):  # of nothing finite the fewest units, then the largest l2
         table = np.full((3, 4), np.inf)
         table[:, finite] = scores[:, finite]
         found = decide(table, np.ones(3), sizes, l2s)
@@ -360,8 +355,3 @@ def test_rounding_orders_no_rows():
         near = scale * first * (1 + 1e-14 * rng.standard_normal(24))
         pairs = zip(*(folds_of(4, y, np.ones(24), content=[each, second]) for each in (first, near)), strict=True)
         assert all(np.array_equal(test, other) for (_, test), (_, other) in pairs), scale
-
-
-def test_quadratics_have_no_folds():
-    with pytest.raises(TypeError, match="objective: folds are sample weights"):
-        sht.cross_validate(sht.QuadraticForm(np.eye(3), np.ones(3)), ks=[1])

@@ -40,18 +40,18 @@ def test_threads_change_nothing(call, x64):
 
 def test_other_processes_compute_in_the_same_precision(x64, tmp_path):
     """A process knows nothing of the precision here; a grid that was stopped goes on elsewhere."""
-    model, stop = sht.LinearModel(X, Y), 3
+    model = sht.LinearModel(X, Y)
+
+    def stop(done, total):
+        if done >= 3:
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        CALLS["path"](model, checkpoint=tmp_path, progress=lambda done, total: _stop(done >= stop))
+        CALLS["path"](model, checkpoint=tmp_path, progress=stop)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = CALLS["path"](model, executor=pool, checkpoint=tmp_path)
     assert found.coefficients.dtype == np.float64
     jax.tree.map(np.testing.assert_array_equal, numbers(found), numbers(CALLS["path"](model)))
-
-
-def _stop(now):
-    if now:
-        raise KeyboardInterrupt
 
 
 def test_what_an_executor_cannot_do_is_one_sentence(x64):

@@ -45,15 +45,10 @@ def check(seen, targets, predictors):
         np.testing.assert_allclose(weights / weights.max(), WEIGHTS[rows] / 2)
 
 
-def heard(call, result=0.0):
+def heard(call, *args, **options):
     """What a scorer is called with."""
     seen = []
-
-    def own(*seen_by_it):
-        seen.append(seen_by_it)
-        return result
-
-    call(own)
+    call(*args, scoring=lambda *given: (seen.append(given), 0.0)[1], **options)
     return seen
 
 
@@ -62,37 +57,30 @@ def linear_model(loss, y, offset, rows=slice(None)):
     return sht.LinearModel(X[rows], y[rows], LOSSES[loss][0], **settings)
 
 
-def functions_see_the_users_units(loss, y, offset):
-    def predictors(train, rows):
-        best = sht.solve(linear_model(loss, y, offset, train), sht.Sparsity(P), sht.solvers.HTP())
-        eta = X[rows] @ np.asarray(best.x) + float(best.intercept)
-        return eta if offset is None else eta + offset[rows]
-
-    model, settings = linear_model(loss, y, offset), {"solver": sht.solvers.HTP(), "folds": FOLDS}
-    check(heard(lambda own: sht.cross_validate(model, ks=[P], l2s=[0.1], scoring=own, **settings)), y, predictors)
-    check(
-        heard(lambda own: sht.choose(model, None, ks=[P], l2s=[0.1], rule="best", scoring=own, **settings)),
-        y,
-        predictors,
-    )
-    settings["folds"] = [(train, test, lambda objective: objective) for train, test in FOLDS]
-    views = heard(lambda own: sht.cross_validate(model, ks=[P], l2s=[0.1], scoring=own, **settings))
-    check([views[0], views[3]], y, predictors)  # every view is scored on all folds, and its own counts
-
-
 @pytest.mark.parametrize(
     "loss", [pytest.param(each, marks=[pytest.mark.slow] * (each != "squared")) for each in LOSSES]
 )
 def test_functions_see_the_users_units(x64, loss):
+    grid = {"ks": [P], "l2s": [0.1], "solver": sht.solvers.HTP()}
+    seeing = [(train, test, lambda objective: objective) for train, test in FOLDS]
     for y, offset in drawn(loss):
-        functions_see_the_users_units(loss, y, offset)
+
+        def predictors(train, rows, y=y, offset=offset):
+            best = sht.solve(linear_model(loss, y, offset, train), sht.Sparsity(P), sht.solvers.HTP())
+            return X[rows] @ np.asarray(best.x) + float(best.intercept) + (0 if offset is None else offset[rows])
+
+        model = linear_model(loss, y, offset)
+        check(heard(sht.cross_validate, model, folds=FOLDS, **grid), y, predictors)
+        check(heard(sht.choose, model, folds=FOLDS, rule="best", **grid), y, predictors)
+        views = heard(sht.cross_validate, model, folds=seeing, **grid)
+        check([views[0], views[3]], y, predictors)  # every view is scored on all folds, and its own counts
 
 
 @pytest.mark.slow
 def test_in_single_precision_they_are_theirs_to_its_digits():
     def seen(model):
         settings = {"ks": [P], "l2s": [0.1], "solver": sht.solvers.HTP(), "folds": FOLDS}
-        return heard(lambda own: sht.cross_validate(model, scoring=own, **settings))
+        return heard(sht.cross_validate, model, **settings)
 
     for y, offset in drawn("squared"):
         with jax.enable_x64(True):
@@ -114,23 +102,16 @@ def ridge(train, rows, y, offset):
     return (X[rows] - mean) @ w + s @ target + known[rows]
 
 
-def prices_and_responses(y, offset):
-    model, threshold = linear_model("squared", y, offset), sht.L0L1L2(0.0)
-    prices = heard(
-        lambda own: sht.cross_validate(model, l0s=[1e-9], folds=FOLDS, threshold=threshold, scoring=own)
-    )  # at that price all features pay
-    check(prices, y, lambda train, rows: ridge(train, rows, y, offset))
-    Y = np.stack([y, 3 * y - 7], 1)
-    both = None if offset is None else np.stack([offset, 3 * offset], 1)
-    several = sht.MultiResponse(X, Y, l2=0.1, offset=both, sample_weight=WEIGHTS, fit_intercept=True)
-    settings = {"folds": FOLDS, "threshold": sht.RowSparsity(0), "solver": sht.solvers.HTP()}
-    responses = heard(lambda own: sht.cross_validate(several, ks=[P], l2s=[0.1], scoring=own, **settings))
-    check(responses, Y, lambda train, rows: ridge(train, rows, Y, both))
-
-
 def test_functions_see_the_users_units_over_prices_and_for_several_responses(x64):
+    prices = {"folds": FOLDS, "l0s": [1e-9], "threshold": sht.L0L1L2(0.0)}  # at that price all features pay
+    rows = {"folds": FOLDS, "ks": [P], "l2s": [0.1], "threshold": sht.RowSparsity(0), "solver": sht.solvers.HTP()}
     for y, offset in drawn("squared"):
-        prices_and_responses(y, offset)
+        Y, both = np.stack([y, 3 * y - 7], 1), None if offset is None else np.stack([offset, 3 * offset], 1)
+        several = sht.MultiResponse(X, Y, l2=0.1, offset=both, sample_weight=WEIGHTS, fit_intercept=True)
+        one = linear_model("squared", y, offset)
+        for model, options, *known in ((one, prices, y, offset), (several, rows, Y, both)):
+            seen = heard(sht.cross_validate, model, **options)
+            check(seen, known[0], lambda *parts, known=known: ridge(*parts, *known))
 
 
 def estimators_see_the_users_units(kind, settings, y, offset):
@@ -140,9 +121,9 @@ def estimators_see_the_users_units(kind, settings, y, offset):
         fit = kind(k=P, **settings).fit(X[train], y[train], WEIGHTS[train], offset=some(offset, train))
         return getattr(fit, outputs)(X[rows], some(offset, rows))
 
-    def fit(own):
+    def fit(scoring):
         def scorer(estimator, X, y, sample_weight):
-            return own(y, getattr(estimator, outputs)(X), sample_weight)
+            return scoring(y, getattr(estimator, outputs)(X), sample_weight)
 
         kind(k=[P], cv=FOLDS, scoring=scorer, rule="best", **settings).fit(X, y, WEIGHTS, offset=offset)
 

@@ -47,12 +47,6 @@ def test_a_path_of_rows_is_that_of_exhaustive_search():
         np.testing.assert_allclose(path.predict(X[:5])[row], X[:5] @ W + b, atol=1e-7)
 
 
-def test_a_row_of_a_path_is_a_start():
-    path = sht.solve_path(model(), ks=KS, threshold=sht.RowSparsity(0))
-    again = sht.solve(model(), sht.RowSparsity(2), x0=path.at(2))
-    np.testing.assert_allclose(again.value, path.value[2], rtol=1e-9)
-
-
 def test_entries_of_a_matrix():
     path = sht.solve_path(model(), ks=[3], threshold=sht.Sparsity(0))
     assert np.count_nonzero(path.x[0]) == 3

@@ -49,11 +49,10 @@ def drawn(loss, seed=0):
     return X, y if loss == "logistic" else rng.poisson(np.exp(eta / 2)).astype(float)
 
 
-def both(loss, **options):
-    X, y = drawn(loss)
-    objective = sht.LinearModel(X, y, LOSSES[loss], fit_intercept=True, **options)
-    grids = {"ks": [0, 1, 2, 3, P], "l2s": [1e-3, 0.1], "refit": 0.1}
-    return sht.cross_validate(objective, **grids), sht.cross_validate(objective, solver=sht.solvers.FoBa(), **grids)
+def both(X, y, options, loss="logistic", **grids):
+    """Folds as they are made by default, and by exact fits."""
+    model = sht.LinearModel(X, y, LOSSES[loss], fit_intercept=True, **options)
+    return [sht.cross_validate(model, solver=each, **grids) for each in (None, sht.solvers.FoBa())]
 
 
 def members(cv):
@@ -65,7 +64,8 @@ def test_fits_are_exact_and_their_supports_as_good(loss, standardize, monkeypatc
     rng, fits, ended = np.random.default_rng(1), tall.tall_fits, []
     monkeypatch.setattr(tall, "tall_fits", lambda *grid: (ended.append(fits(*grid)), ended[-1])[1])
     offset = None if standardize else rng.uniform(-0.5, 0.5, N)
-    found, exact = both(loss, standardize=standardize, sample_weight=rng.uniform(0.5, 2, N), offset=offset)
+    options = {"standardize": standardize, "sample_weight": rng.uniform(0.5, 2, N), "offset": offset}
+    found, exact = both(*drawn(loss), options, loss, ks=[0, 1, 2, 3, P], l2s=[1e-3, 0.1], refit=0.1)
     assert len(ended) == 1 and ended[0] is not None, "found in the quadratic models"
     assert (found.best, found.best_1se, found.strong_ridge) == (exact.best, exact.best_1se, exact.strong_ridge)
     same = (members(found) == members(exact)).all(-1)  # FoBa may stop at another support
@@ -124,10 +124,8 @@ def test_no_fit_depends_on_the_targets_it_is_scored_on():
 
 
 def test_labels_and_kept_features_are_those_of_exact_fits():
-    X, y = drawn("logistic")
-    model = sht.LinearModel(X, y, LOSSES["logistic"], fit_intercept=True, standardize=True)
-    options = {"ks": [0, 1, 2], "scoring": "error", "threshold": sht.Sparsity(0, keep=[4])}
-    found, exact = (sht.cross_validate(model, solver=each, **options) for each in (None, sht.solvers.FoBa()))
+    grids = {"ks": [0, 1, 2], "scoring": "error", "threshold": sht.Sparsity(0, keep=[4])}
+    found, exact = both(*drawn("logistic"), {"standardize": True}, **grids)
     np.testing.assert_allclose(found.scores[:, 1:], exact.scores[:, 1:], atol=2e-3)  # one label of five hundred
     assert np.all(found.support.idx[:, :, 0] == 4) and found.support.mask[:, :, 0].all()
 
@@ -157,8 +155,7 @@ def test_what_a_quadratic_model_does_not_stand_for_is_fitted_exactly(change):
 def test_without_a_fit_of_all_features_folds_are_exact():
     X, y = drawn("logistic")
     X[:, 5] = X[:, 4]  # their Hessian is singular without l2
-    model = sht.LinearModel(X, y, LOSSES["logistic"], fit_intercept=True)
-    found, exact = (sht.cross_validate(model, ks=[1, 2], solver=each) for each in (None, sht.solvers.FoBa()))
+    found, exact = both(X, y, {}, ks=[1, 2])
     np.testing.assert_array_equal(found.scores, exact.scores)
 
 
@@ -171,9 +168,7 @@ def test_however_nearly_labels_are_separated_no_size_is_worse_than_exact(steep, 
     noise = 0 if steep == np.inf else rng.logistic(size=N) / steep
     y = np.where(X @ np.array([1, 0.8, 0, -0.5, 0, 0]) + noise > 0, 1.0, -1.0).astype(dtype)
     train = np.arange(N) % 3 > 0
-    model = sht.LinearModel(X, y, LOSSES["logistic"], l2=l2, fit_intercept=True)
-    grids = {"ks": [0, 1, 2, 3], "folds": [(train, ~train)]}
-    found, exact = (sht.cross_validate(model, solver=each, **grids) for each in (None, sht.solvers.FoBa()))
+    found, exact = both(X, y, {"l2": l2}, ks=[0, 1, 2, 3], folds=[(train, ~train)])
     np.testing.assert_array_less(found.path.value, exact.path.value * 1.01 + 1e-5)
     np.testing.assert_array_less(found.scores[:, :3], exact.scores[:, :3] * 1.01 + 1e-5)
 

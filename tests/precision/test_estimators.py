@@ -1,5 +1,7 @@
 """`SparsePrecision` and `SparseLDA`: choices, inputs, attributes, agreement with scikit-learn."""
 
+import math
+
 import jax
 import numpy as np
 import pandas as pd
@@ -87,36 +89,26 @@ def test_the_rows_of_a_fold_say_how_many_edges_are_tried(k, rows, columns, keep,
         sht.SparsePrecision(k, keep=keep, cv=3).fit(X[:rows, :columns])
 
 
-@pytest.mark.parametrize("k", [pytest.param("cv", marks=pytest.mark.slow), "ebic", "bic"])
-def test_the_number_of_edges_from_the_data(k):
-    model = sht.SparsePrecision(k=k).fit(X)
-    results = model.cv_results_
-    row = results["best_index"]
-    assert model.k_ == results["ks"][row] == np.count_nonzero(np.triu(model.support_))
-    if k == "cv":
-        assert results["scores"].shape == (5, results["ks"].size)
-        assert row == results["mean_loss"].argmin()
-        assert EDGES <= model.k_ <= EDGES + 6
-    else:
-        assert row == results[k].argmin()
-        assert abs(model.k_ - EDGES) <= 1
-    np.testing.assert_allclose(model.path_.x[row], model.precision_, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(model.path_.at(row).value, model.objective_value_, rtol=1e-9)
-
-
 def test_scores_of_folds_and_criteria_by_hand():
+    def check_choice(model, score):
+        results, row = model.cv_results_, model.cv_results_["best_index"]
+        assert row == results[score].argmin()
+        assert model.k_ == results["ks"][row] == np.count_nonzero(np.triu(model.support_))
+        np.testing.assert_allclose(model.path_.x[row], model.precision_, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(model.path_.at(row).value, model.objective_value_, rtol=1e-9)
+        return results[score if score != "mean_loss" else "scores"][..., results["ks"] == 4].ravel()
+
     folds = list(KFold(3).split(X))
-    model = sht.SparsePrecision(k="cv", cv=folds).fit(X)
-    row = int(np.flatnonzero(model.cv_results_["ks"] == 4)[0])
-    for number, (train, test) in enumerate(folds):
+    found = check_choice(sht.SparsePrecision(k="cv", cv=folds).fit(X), "mean_loss")
+    for (train, test), score in zip(folds, found, strict=True):
         fold = sht.SparsePrecision(k=4).fit(X[train])
         moved = X[test] - X[train].mean(0)
         expected = np.sum(fold.precision_ * (moved.T @ moved)) / len(test) - np.linalg.slogdet(fold.precision_)[1]
-        np.testing.assert_allclose(model.cv_results_["scores"][number, row], expected, rtol=1e-7)
-    chosen = sht.SparsePrecision(k="bic", shrinkage=0).fit(X)
-    row = int(np.flatnonzero(chosen.cv_results_["ks"] == 4)[0])
-    value = sht.SparsePrecision(k=4, shrinkage=0).fit(X).objective_value_
-    np.testing.assert_allclose(chosen.cv_results_["bic"][row], 300 * value + 4 * np.log(300), rtol=1e-9)
+        np.testing.assert_allclose(score, expected, rtol=1e-7)
+    bic = 300 * sht.SparsePrecision(k=4, shrinkage=0).fit(X).objective_value_ + 4 * np.log(300)
+    for rule, expected in (("bic", bic), ("ebic", bic + 2 * np.log(math.comb(28, 4)))):
+        found = check_choice(sht.SparsePrecision(k=rule, shrinkage=0).fit(X), rule)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_covariances_and_correlations():
@@ -135,24 +127,18 @@ def test_covariances_and_correlations():
 
 
 def test_shrinkage():
-    Z = (X - X.mean(0)) / X.std(0)
+    """Of an objective it is told with its moments; that of scikit-learn is of a few rows too."""
     with jax.enable_x64(True):
         whole = sht.Precision.from_data(X, standardize=True, shrinkage="oas")
         part = whole.reweighted(np.arange(300) < 20)
-        given = sht.Precision(empirical(X), 300, shrinkage=0.25)
-        point = given.to_internal(np.eye(8) + 0.1)
-        loss = given.scorer().value(point)
-    np.testing.assert_allclose(whole.shrinkage, oas(Z)[1], rtol=1e-12)
-    np.testing.assert_allclose(part.shrinkage, oas((X[:20] - X[:20].mean(0)) / X[:20].std(0))[1], rtol=1e-12)
-    S, diagonal = empirical(X), np.diag(np.diag(empirical(X)))
-    np.testing.assert_allclose(given.S, 0.75 * S + 0.25 * diagonal, rtol=1e-12)
-    # Scores are those of the data as they are.
-    np.testing.assert_allclose(loss, np.sum(S * (np.eye(8) + 0.1)) - np.linalg.slogdet(np.eye(8) + 0.1)[1], rtol=1e-12)
+    for found, rows in ((whole, X), (part, X[:20])):
+        np.testing.assert_allclose(found.shrinkage, oas((rows - rows.mean(0)) / rows.std(0))[1], rtol=1e-12)
+    S = empirical(X)
     unknown = sht.SparsePrecision(k=28, covariance="precomputed").fit(S)
     assert unknown.shrinkage_ == 0
     np.testing.assert_allclose(unknown.covariance_, S, atol=1e-7)
     model = sht.SparsePrecision(k=28, shrinkage=0.25).fit(X)
-    np.testing.assert_allclose(model.covariance_, 0.75 * S + 0.25 * diagonal, atol=1e-7)
+    np.testing.assert_allclose(model.covariance_, 0.75 * S + 0.25 * np.diag(np.diag(S)), atol=1e-7)
 
 
 def test_a_small_sample_gains_by_shrinkage():
@@ -195,45 +181,18 @@ def classes(seed=0, n=200):
 @pytest.mark.slow
 def test_all_pairs_are_linear_discriminant_analysis():
     Z, y = classes()
-    model = sht.SparseLDA(k=15, shrinkage=0).fit(Z, y)
-    reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y)
-    np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
-    np.testing.assert_allclose(model.priors_, reference.priors_)
-    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
-    two = y < 2
-    model, reference = (each.fit(Z[two], y[two]) for each in (sht.SparseLDA(k=15, shrinkage=0), reference))
-    assert model.coef_.shape == (1, 6)
-    np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_few_pairs_choices_and_priors():
-    Z, y = classes()
     names = np.array(["low", "middle", "high"])[y]
-    model = sht.SparseLDA(priors=[0.2, 0.3, 0.5]).fit(Z, names)
-    assert set(model.predict(Z)) == {"low", "middle", "high"} and model.score(Z, names) > 0.5
-    assert model.k_ == model.cv_results_["ks"][model.cv_results_["best_index"]]
-    np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
-    turned = model.precision_ @ model.means_.T
-    scores = Z @ turned - np.sum(model.means_.T * turned, axis=0) / 2
-    expected = log_softmax(scores + np.log([0.2, 0.3, 0.5]), axis=1)
-    np.testing.assert_allclose(model.predict_log_proba(Z), expected, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_more_variables_than_samples():
-    rng = np.random.default_rng(2)
-    y = np.arange(24) % 2
-    Z = rng.standard_normal((24, 40))
-    Z[:, :3] += 1.5 * y[:, None]
-    model = sht.SparseLDA(k=10).fit(Z, y)
-    assert np.linalg.eigvalsh(model.precision_)[0] > 0
-    test = rng.standard_normal((400, 40))
-    labels = np.arange(400) % 2
-    test[:, :3] += 1.5 * labels[:, None]
-    assert model.score(test, labels) > 0.75
+    for rows, signs, priors in ((y < 3, 3, np.array([0.2, 0.3, 0.5])), (y < 2, 1, np.array([0.3, 0.7]))):
+        model, given = (sht.SparseLDA(k=15, shrinkage=0, priors=p).fit(Z[rows], names[rows]) for p in (None, priors))
+        expected = log_softmax(model.predict_log_proba(Z) + np.log(priors / model.priors_), axis=1)
+        np.testing.assert_allclose(given.predict_log_proba(Z), expected, atol=1e-9)
+        reference = LinearDiscriminantAnalysis(solver="lsqr").fit(Z[rows], names[rows])
+        np.testing.assert_array_equal(model.predict(Z), reference.predict(Z))
+        assert model.coef_.shape == (signs, 6)
+        np.testing.assert_allclose(model.means_, reference.means_, atol=1e-12)
+        np.testing.assert_allclose(model.priors_, reference.priors_)
+        np.testing.assert_allclose(model.predict_log_proba(Z), reference.predict_log_proba(Z), atol=1e-6)
+        np.testing.assert_allclose(model.predict_proba(Z), reference.predict_proba(Z), atol=1e-6)
 
 
 def test_a_variable_that_separates_the_classes_decides():

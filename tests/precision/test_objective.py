@@ -62,16 +62,8 @@ def test_gains_of_single_pairs():
     objective = sht.Precision(S, 40)
     diagonal = np.diag(1 / np.diag(S))
     np.testing.assert_allclose(objective.value(objective.origin()), value(diagonal), rtol=1e-12)
-    near = 1e-3 * (S - np.diag(np.diag(S))) + np.diag(np.diag(S))  # so that the second order is enough
-    small = sht.Precision(near, 40)
-    gradient, curvature = small.value_and_grad(small.origin())[1], small.curvatures(small.origin())
-    for number in (0, 7, PAIRS - 1):
-        i, j = pairs_of(number, P)
-        block = near[np.ix_([i, j], [i, j])]
-        gain = np.log(block[0, 0] * block[1, 1]) - np.linalg.slogdet(block)[1]
-        np.testing.assert_allclose(gradient[number] ** 2 / (2 * curvature[number]), gain, rtol=1e-4)
-    # Elsewhere by the other second derivatives, and removals from a triangle: nothing else but the two variances moves.
-    triangle = [(0, 1), (0, 2), (1, 2)]
+    # By the other second derivatives, and removals from a triangle: nothing else but the two variances moves.
+    triangle = [(0, 2), (0, 5), (2, 5)]
     idx = jnp.array([*range(PAIRS, PAIRS + P), *(pair_index(i, j, P) for i, j in triangle)])
     restricted = objective.restrict(sht.results.Support(idx, jnp.ones(P + 3, bool)))
     x = objective.pack(jnp.asarray(np.linalg.inv(S)))
@@ -239,7 +231,7 @@ def test_what_rounding_left_of_a_covariance_is_taken():
         (lambda A: A - 0.1 * np.diag(np.diag(A)), "S: is not positive semidefinite"),
         (lambda A: A * (1 + 1e-3 * np.tri(40)), "S: is not symmetric"),
     ):
-        cases.refused(ValueError, sentence, lambda spoil=spoil: sht.Precision(spoil(rounded.astype(float)), 10))
+        cases.refused(ValueError, sentence, lambda spoil=spoil: sht.Precision(1e-12 * spoil(rounded.astype(float)), 10))
     tiny = np.diag([1, np.finfo(float).tiny / 2, 1])
     cases.refused(ValueError, "S: variable 1 has no variance", lambda: sht.Precision(tiny, 10))
 
@@ -260,9 +252,7 @@ def planted(n=400, p=P):
     return data, A
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ("grasp", "forward") else []) for name in SOLVERS]
-)
+@pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver_finds_a_planted_graph(name):
     data, A = planted()
     S = np.cov(data.T, bias=True)
@@ -324,9 +314,8 @@ def positive(solution):
     return np.isfinite(x).all() and np.array_equal(x, x.T) and np.linalg.eigvalsh(x)[0] > 0
 
 
-@pytest.mark.parametrize("S", [S, np.array([[2.0, 0.9], [0.9, 1.0]])], ids=len)
-def test_no_pairs_and_all_pairs(S):
-    for k, expected in ((0, np.diag(1 / np.diag(S))), (len(S) * (len(S) - 1) // 2, np.linalg.inv(S))):
+def test_no_pairs_and_all_pairs():
+    for k, expected in ((0, np.diag(1 / np.diag(S))), (PAIRS, np.linalg.inv(S))):
         solution = sht.solve(sht.Precision(S, 200), sht.OffDiagonal(k))
         np.testing.assert_allclose(solution.x, expected, rtol=1e-6)
         assert int(solution.result) == sht.results.RESULTS.converged
@@ -347,31 +336,13 @@ def test_rank_deficient_and_duplicated(name):
     assert positive(fit(np.cov(twice.T), 3, SOLVERS[name]))
 
 
-def test_weights_labels_and_held_out_values():
+def test_other_weights_give_other_bounds_and_derivatives():
     counts = np.array([0, 1, 2, 3] * 10)
     weighted = sht.Precision.from_data(X, counts)
-    repeated = sht.Precision.from_data(np.repeat(X, counts, axis=0))
-    np.testing.assert_allclose(weighted.S, repeated.S, atol=1e-13)
-    assert weighted.n == counts.sum()
     traced = jax.jit(lambda counts: sht.Precision.from_data(X, counts).S)(counts.astype(float))
     np.testing.assert_allclose(traced, weighted.S, atol=1e-13)
-    again = sht.Precision.from_data(X).reweighted(counts)
-    np.testing.assert_allclose(again.S, weighted.S, atol=1e-13)
-    np.testing.assert_allclose(again.interval, weighted.interval)
+    np.testing.assert_allclose(sht.Precision.from_data(X).reweighted(counts).interval, weighted.interval)
     assert weighted.reweighted() is weighted
-    labels = np.arange(40) % 3
-    within = sht.Precision.from_data(X, labels=labels)
-    centred = X - np.stack([X[labels == c].mean(0) for c in range(3)])[labels]
-    np.testing.assert_allclose(within.S, centred.T @ centred / 40, atol=1e-13)
-    train = np.arange(40) < 25
-    fold = sht.Precision.from_data(X, standardize=True).reweighted(train.astype(float))
-    held = fold.scorer((~train).astype(float))
-    moved = X[~train] - X[train].mean(0)
-    expected = value(np.diag([2.0] * P), moved.T @ moved / 15)
-    np.testing.assert_allclose(held.value(fold.to_internal(2 * jnp.eye(P))), expected, rtol=1e-10)
-    shrunk = sht.Precision(S, 40, shrinkage=0.3)
-    for scorer in (shrunk.scorer(), shrunk.scorer().scorer()):
-        np.testing.assert_allclose(scorer.S, S)
     bounds = 0.9 / np.diag(S).max(), 1.1 / np.diag(S).max()  # which leave out the best without pairs
     narrow = sht.Precision(S, 40, bounds=bounds)
     assert np.isfinite(narrow.value(narrow.origin())) and narrow.interval == bounds
@@ -457,25 +428,13 @@ def test_starting_points():
     np.testing.assert_allclose(sht.solve(objective, sht.OffDiagonal(4, k_max=PAIRS), x0=first).x, first.x, atol=1e-6)
 
 
-def spoiled(value, i=0, j=1, both=True):
-    bad = S.copy()
-    bad[i, j] = value
-    if both:
-        bad[j, i] = value
-    return bad
-
-
 BAD = {
-    "asymmetric": ("S", lambda: sht.Precision(spoiled(9.0, both=False), 10)),
     "not square": ("S", lambda: sht.Precision(S[:3], 10)),
     "one variable": ("S", lambda: sht.Precision([[1.0]], 10)),
-    "indefinite": ("S", lambda: sht.Precision(1e-12 * spoiled(100.0), 10)),
-    "no variance": ("S", lambda: sht.Precision(np.diag([1.0, 0.0, 2.0]), 10)),
     "one sample": ("n", lambda: sht.Precision(S, 1)),
     "unknown bounds": ("bounds", lambda: sht.Precision(S, 10, bounds="tight")),
     "crossed bounds": ("bounds", lambda: sht.Precision(S, 10, bounds=(2.0, 1.0))),
     "unknown debias": ("debias", lambda: sht.Precision(S, 10, debias="cholesky")),
-    "constant data": ("X", lambda: sht.Precision.from_data(np.c_[X, np.full(40, 0.1)])),
     "one row": ("sample_weight", lambda: sht.Precision.from_data(X[:1])),
     "weights shape": ("sample_weight", lambda: sht.Precision.from_data(X, np.ones(3))),
     "labels shape": ("labels", lambda: sht.Precision.from_data(X, labels=np.ones(3))),
