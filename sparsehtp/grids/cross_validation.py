@@ -333,7 +333,7 @@ def decide(
     difference[unknown], difference_se[unknown] = np.where(contenders[unknown] == best, 0, np.inf), 0
     strong = int(contenders[np.argmax(difference <= 2 * difference_se)])
     smaller = np.flatnonzero((level == level[strong]) & (size < size[strong]) & np.isfinite(mean))
-    if smaller.size and np.isfinite(mean[strong]):
+    if smaller.size:
         more, more_se = moments(scores[:, smaller] - scores[:, [strong]], fold_weight, times)
         near = smaller[more <= patience * more_se]
         strong = int(near[np.lexsort((mean[near], size[near]))[0]]) if near.size else strong
