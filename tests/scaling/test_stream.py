@@ -80,9 +80,9 @@ def test_a_stream_is_the_whole(tmp_path, x64, monkeypatch, name, drawn):
     model = sht.LinearModel(X, y, loss, l2=0.02, sample_weight=weights, fit_intercept=True)
     whole = sht.solve(model, threshold, sht.solvers.HTP())
     assert streamed.converged and streamed.passes <= 25 and set(streamed.support) == {0, 3, 8, 10}
-    np.testing.assert_allclose(streamed.x, whole.x, atol=1e-7)
-    np.testing.assert_allclose(streamed.intercept, whole.intercept, atol=1e-7)
-    np.testing.assert_allclose(streamed.value, whole.value, rtol=1e-10)
+    np.testing.assert_allclose(streamed.x, whole.x, atol=1e-9)
+    np.testing.assert_allclose(streamed.intercept, whole.intercept, atol=1e-9)
+    np.testing.assert_allclose(streamed.value, whole.value, rtol=1e-12)
     assert np.all(np.diff(streamed.values) <= 1e-12)
 
 
