@@ -14,6 +14,7 @@ from sparsehtp import linalg as la
 from sparsehtp.linalg import tableau
 from sparsehtp.linalg.restricted_newton import newton
 from sparsehtp.linalg.truncated_newton import conjugate_gradients
+from sparsehtp.objectives import GramEquations
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
@@ -42,20 +43,22 @@ class Hill(NamedTuple):
     c: object
     mask, intercept, quadratic, kinked = np.ones(2, bool), None, False, False
 
-    def value(self, z):
+    def height(self, z):
         return (1 + (z[0] - self.c) ** 2) ** 0.5
 
+    value = height
+
     def grad(self, z):
-        return jnp.array([(z[0] - self.c) / self.value(z), 0.0])
+        return jnp.array([(z[0] - self.c) / self.height(z), 0.0])
 
     def scale(self, z):
-        return jnp.array([self.value(z) ** -3, 0.0])
+        return jnp.array([self.height(z) ** -3, 0.0])
 
     def hessian_product(self, z):
-        return lambda v: self.scale(z) * v
+        return lambda v: jnp.array([self.height(z) ** -3 * v[0], 0.0])
 
     def derivatives(self, z):
-        return self.grad(z), jnp.abs(self.grad(z)), lambda damping: jnp.diag(self.scale(z) + damping)
+        return self.grad(z), jnp.ones(2), lambda damping: jnp.diag(self.scale(z) + damping)
 
 
 class Padded(Hill):
@@ -64,10 +67,7 @@ class Padded(Hill):
     mask = np.array([True, False])
 
     def scale(self, z):
-        return jnp.array([self.value(z) ** -3, np.nan])
-
-    def hessian_product(self, z):
-        return lambda v: jnp.array([self.value(z) ** -3 * v[0], 0.0])
+        return jnp.array([self.height(z) ** -3, np.nan])
 
 
 def test_truncated_steps_are_halved_and_damped():
@@ -179,44 +179,31 @@ def test_the_terms_of_a_spare_coordinate_count_where_it_moves():
     assert np.isfinite(step).all() and np.abs(step).max() > 1e10
 
 
-class Unvalued(Padded):
+class Unvalued(Hill):
     """No value at zero, and terms of padding that are no numbers."""
 
+    mask = Padded.mask
+
     def value(self, z):
-        return jnp.where(z[0] == 0, jnp.nan, super().value(z))
+        return jnp.where(z[0] == 0, jnp.nan, self.height(z))
 
     def derivatives(self, z):
         grad, terms, hess = super().derivatives(z)
-        return (
-            grad,
-            terms.at[0].set(1).at[1].set(jnp.inf),
-            lambda damping: jnp.diag(jnp.array([1.0, 0])) * hess(damping),
-        )
-
-    scale, hessian_product = Hill.scale, Hill.hessian_product
+        return grad, terms.at[1].set(jnp.inf), lambda damping: jnp.diag(jnp.array([1.0, 0])) * hess(damping)
 
 
 class Rounded(Hill):
     """Values that are sums of large terms, and wrong by some of their roundings."""
 
     def value(self, z):
-        return super().value(z) + 1e12 * (jnp.sin(1e3 * z[0]) ** 2 + jnp.cos(1e3 * z[0]) ** 2)
-
-    def grad(self, z):
-        return jnp.array([(z[0] - self.c) / Hill.value(self, z), 0.0])
-
-    def scale(self, z):
-        return jnp.array([Hill.value(self, z) ** -3, 0.0])
-
-    def derivatives(self, z):
-        return self.grad(z), jnp.ones(2), lambda damping: jnp.diag(self.scale(z) + damping)
+        return self.height(z) + 1e12 * (jnp.sin(1e3 * z[0]) ** 2 + jnp.cos(1e3 * z[0]) ** 2)
 
 
 class Spike(Hill):
     """A slope, and no value but at one point."""
 
     def value(self, z):
-        return jnp.where(z[0] == 5.8, super().value(z), jnp.nan)
+        return jnp.where(z[0] == 5.8, self.height(z), jnp.nan)
 
 
 @pytest.mark.parametrize("minimise", [newton, la.truncated_newton])
@@ -338,29 +325,16 @@ def test_no_exchange_raises_the_largest_eigenvalue_of_whole_numbers():
             assert np.linalg.eigvalsh(S[np.ix_(F, F)])[-1] <= least + 1e-5, (seed, i, j)
 
 
-class Products(NamedTuple):
-    """Normal equations from a matrix of products."""
-
-    matrix: object
-    rhs: object
-    constant: object
-
-    @property
-    def diagonal(self):
-        return jnp.diagonal(self.matrix)
-
-    def rows(self, idx):
-        return self.matrix[idx]
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_lies_in_the_span_of_chosen_features_gains_nothing(dtype):
     """Nor has a coefficient turned where prices are less than what g is rounded by."""
 
     @cases.jit
     def gains(Z, y, l1):
-        t = tableau.tableau_at(Products(Z.T @ Z, Z.T @ y, y @ y), jnp.arange(2), jnp.ones(2, bool), l1)
-        t = tableau.pivot(Products(Z.T @ Z, Z.T @ y, y @ y).rows, t, *map(jnp.asarray, (0, 2, True, True)), None)
+        G = Z.T @ Z
+        equations = GramEquations(G, Z.T @ y, jnp.diagonal(G), y @ y)
+        t = tableau.tableau_at(equations, jnp.arange(2), jnp.ones(2, bool), l1)
+        t = tableau.pivot(equations.rows, t, *map(jnp.asarray, (0, 2, True, True)), None)
         return tableau.addition_gains(t), tableau.swap_gains(t, jnp.ones(2, bool)), tableau.turned(t)
 
     for seed in range(20):
