@@ -79,17 +79,6 @@ def best_exchange(value_of, chosen, p=P):
     return values[best], best
 
 
-def test_a_free_place_is_filled(x64):
-    problem = Problem(2)
-    problem.X[:, 0] = 0
-    c = sht.certificate(problem.model(), sht.Sparsity(K), problem.fit([3, 6])[0])
-    values = {j: problem.value([3, 6, j]) for j in set(range(P)) - {3, 6}}
-    best = min(values, key=values.get)
-    np.testing.assert_allclose(c.swap_gain, problem.value([3, 6]) - values[best], rtol=1e-8)
-    assert c.best_swap == (None, best) and f"Adding feature {best}" in c.statement
-    assert c.necessary_condition is False  # fewer than k nonzeros, and a gradient
-
-
 def test_a_point_that_is_not_stationary(x64):
     problem = Problem(3, INTERCEPT)
     fit, value = problem.fit([1, 4, 6])
@@ -350,16 +339,6 @@ def test_a_kept_feature_in_large_units_makes_no_better_subset():
     assert c.best_swap is None and c.necessary_condition is not False, c.statement
 
 
-def test_a_column_chosen_twice(x64):
-    problem = Problem(7)
-    problem.X = np.hstack([problem.X[:, :4], problem.X[:, :4]])
-    fit, value = problem.fit([1, 2, 5])
-    c = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-    best, _ = best_exchange(problem.value, [1, 2, 5])
-    assert c.stationary
-    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-8)
-
-
 @pytest.mark.parametrize(("apart", "near"), [(0.0, False), (1e-6, True), (1e-3, False)])
 def test_columns_are_nearly_collinear_in_any_units(x64, apart, near):
     X, units = np.random.default_rng(0).standard_normal((N, 2)), sht.results.Support(np.arange(2), np.ones(2, bool))
@@ -377,9 +356,7 @@ def test_within_groups_nothing_is_said(x64):
     assert c.swap_gain is None and c.stationary and "unknown" in c.statement and c.necessary_condition is None
 
 
-@pytest.mark.parametrize(
-    "softmax", [pytest.param(False, id="squared"), pytest.param(True, marks=pytest.mark.slow, id="softmax")]
-)
+@pytest.mark.parametrize("softmax", [False, True], ids=["squared", "softmax"])
 def test_several_responses(x64, softmax):
     """The best exchange of features of all responses, by SciPy's refits, from a support that is not the best."""
     rng = np.random.default_rng(4)
@@ -421,15 +398,12 @@ def leaves_of(x):
 DATA = np.random.default_rng(3).standard_normal((30, 6))
 TARGET = DATA @ np.array([1.0, 0.8, 0.3, -0.5, 0.2, 0.0]) + 0.1 * np.random.default_rng(4).standard_normal(30)
 LEAVES = {"a": np.zeros(2), "b": np.zeros(4)}
+SOONER = ("sparsity_keep", "leaf_None_2")
 OF_LEAVES = {f"leaf_{a}_{b}": sht.LeafSparsity({"a": a, "b": b}) for a, b in ((None, 2), (2, None), (1, 1))}
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("sparsity_keep", "leaf_None_2") else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*cases.THRESHOLDS, *OF_LEAVES)
-    ],
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in SOONER)) for n in cases.THRESHOLDS | OF_LEAVES]
 )
 def test_every_solution_of_every_threshold_is_taken(x64, name):
     threshold = (cases.THRESHOLDS | OF_LEAVES)[name]
@@ -497,17 +471,15 @@ def test_what_it_does_not_take():
     model, fit = problem.model(), problem.fit([1, 4, 6])[0]
     with pytest.raises(ValueError, match="concrete"):
         jax.jit(lambda x: sht.certificate(model, sht.Sparsity(K), fit._replace(x=x)))(fit.x)
-    cases.refused(
-        ValueError, "3 units besides those in keep; k allows 2", lambda: sht.certificate(model, sht.Sparsity(2), fit)
-    )
-    with pytest.raises(ValueError, match=f"shape \\({P},\\)"):
-        sht.certificate(model, sht.Sparsity(K), fit._replace(x=jnp.zeros((2, P))))
-    with pytest.raises(ValueError, match="NaN"):
-        sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.full(P, np.nan)))
-    with pytest.raises(ValueError, match="outside its support"):
-        sht.certificate(model, sht.Sparsity(K), fit._replace(x=np.ones(P)))
-    cases.refused(ValueError, "bounds", lambda: sht.certificate(model, sht.Sparsity(K, upper=0.01), fit))
-    cases.refused(ValueError, "bounds", lambda: sht.certificate(model, sht.L0L1L2(0.01, upper=0.01), fit))
+    for threshold, x, sentence in (
+        (sht.Sparsity(2), fit.x, "3 units besides those in keep; k allows 2"),
+        (sht.Sparsity(K), jnp.zeros((2, P)), f"shape \\({P},\\)"),
+        (sht.Sparsity(K), np.full(P, np.nan), "NaN"),
+        (sht.Sparsity(K), np.ones(P), "outside its support"),
+        (sht.Sparsity(K, upper=0.01), fit.x, "bounds"),
+        (sht.L0L1L2(0.01, upper=0.01), fit.x, "bounds"),
+    ):
+        cases.refused(ValueError, sentence, lambda t=threshold, x=x: sht.certificate(model, t, fit._replace(x=x)))
     cases.refused(TypeError, "threshold", lambda: sht.certificate(model, K, fit))
 
 

@@ -444,24 +444,21 @@ def test_many_features_keep_the_time_limit(loss):
 
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
-    single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
-    with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
-        sht.prove(sht.LinearModel(single, labels, sht.losses.Logistic()), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"objective: a proof needs the squared or another smooth loss .* got Hinge"):
-        sht.prove(sht.LinearModel(single, labels, sht.losses.Hinge(), l2=1.0), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"objective: proofs are for a LinearModel, got MultiResponse"):
-        sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
-        sht.prove(model, sht.Sparsity(2, lower=-1.0))
+    single, labels, two = X.astype(np.float32), np.sign(y).astype(np.float32), sht.Sparsity(2)
+    logistic, hinge = (sht.LinearModel(single, labels, loss()) for loss in (sht.losses.Logistic, sht.losses.Hinge))
+    several, ten = sht.MultiResponse(single, single), sht.prove(model, sht.Sparsity(10), max_nodes=1)
+    cases.refused(
+        ValueError, "l2: a proof for Logistic needs l2 > 0 on every feature", lambda: sht.prove(logistic, two)
+    )
+    cases.refused(TypeError, "objective: .* squared or another smooth loss .* got Hinge", lambda: sht.prove(hinge, two))
+    cases.refused(TypeError, "proofs are for a LinearModel, got MultiResponse", lambda: sht.prove(several, two))
+    cases.refused(TypeError, "threshold: .* with bounds", lambda: sht.prove(model, sht.Sparsity(2, lower=-1.0)))
     cases.refused(TypeError, r"threshold: .* got RowSparsity", lambda: sht.prove(model, sht.RowSparsity(2)))
-    cases.refused(ValueError, "gap: ", lambda: sht.prove(model, sht.Sparsity(2), gap=1.0))
-    cases.refused(ValueError, "collect: ", lambda: sht.prove(model, sht.Sparsity(2), collect=0.9))
-    cases.refused(ValueError, "time_limit: ", lambda: sht.prove(model, sht.Sparsity(2), time_limit=0.0))
-    cases.refused(ValueError, "max_nodes: ", lambda: sht.prove(model, sht.Sparsity(2), max_nodes=0))
-    with pytest.raises(ValueError, match="solution: it has 10 nonzeros"):
-        sht.prove(model, sht.Sparsity(2), sht.prove(model, sht.Sparsity(10), max_nodes=1))
+    cases.refused(ValueError, "solution: it has 10 nonzeros", lambda: sht.prove(model, two, ten))
+    for name, value in {"gap": 1.0, "collect": 0.9, "time_limit": 0.0, "max_nodes": 0}.items():
+        cases.refused(ValueError, f"{name}: ", lambda limit={name: value}: sht.prove(model, two, **limit))
     with jax.enable_x64(True), pytest.raises(TypeError, match="objective: a proof needs concrete arrays"):
-        jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), sht.Sparsity(2)).upper)(0.1)
+        jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), two).upper)(0.1)
 
 
 def test_programs_of_a_shrinking_proof_pay_for_themselves():

@@ -1,4 +1,4 @@
-"""Cox's partial likelihood: the laws, other implementations, exhaustive search, units, weights and invariances."""
+"""Cox's partial likelihood: its formula by loops, the laws, and invariances."""
 
 from typing import Any, NamedTuple
 
@@ -91,9 +91,6 @@ def check_same(found, expected, tol=1e-9, name=""):
         np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=name)
 
 
-# --- other implementations -------------------------------------------------------------------------------------------
-
-
 @BOTH
 def test_a_stratum_without_weight_curves_nothing(ties):
     strata = OPTIONS["all"]["strata"]
@@ -106,15 +103,6 @@ def test_a_stratum_without_weight_curves_nothing(ties):
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
-@BOTH
-def test_strata_and_offset_are_those_of_statsmodels(ties):
-    regression = pytest.importorskip("statsmodels.duration.hazard_regression")
-    options = {name: OPTIONS["all"][name] for name in ("strata", "offset")}
-    other = regression.PHReg(TIME, X, EVENT, ties=ties, **options).fit(disp=False)
-    np.testing.assert_allclose(fit(model(ties=ties, **options)).w, other.params, atol=1e-6)
-
-
-# --- laws of the model -----------------------------------------------------------------------------------------------
 @BOTH
 def test_invariances(ties):
     """A far shift of the columns, a monotone transform of time and rows never at risk change nothing."""
@@ -150,25 +138,6 @@ def test_a_huge_score_leaves_the_rest_as_it_is(ties, dtype):
         assert np.isfinite(CURVATURES(model)).all()
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------
-def test_cross_validation_scores_the_held_out_rows_alone():
-    rng = np.random.default_rng(0)
-    Z, event = rng.standard_normal((100, 8)), rng.random(100) < 0.8
-    time = rng.exponential(np.exp(2 * Z[:, 5] - 2 * Z[:, 1]))
-    model = sht.CoxModel(Z, time, event, l2=0.01)
-    halves = [(np.arange(50), np.arange(50, 100)), (np.arange(50, 100), np.arange(50))]
-    cv = sht.cross_validate(model, ks=[0, 1, 2], folds=halves, solver=sht.solvers.HTP())
-    for fold, (train, test) in enumerate(halves):
-        fitted = sht.solve(
-            sht.CoxModel(Z[train], time[train], event[train], l2=0.01), sht.Sparsity(2), sht.solvers.HTP()
-        )
-        alone = sht.CoxModel(Z[test], time[test], event[test])
-        np.testing.assert_allclose(cv.scores[fold, 2], alone.value(alone.to_internal(fitted.x)), rtol=1e-6)
-    np.testing.assert_array_equal(cv.fold_weight, [event[test].sum() for _, test in halves])
-    assert cv.k == 2
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
 BAD = {
     "time: needs shape": dict(time=TIME[:-1]),
     "event: needs shape": dict(event=EVENT[:, None]),
