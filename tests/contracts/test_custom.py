@@ -257,12 +257,6 @@ def one_loss(w, sample, l2):
     return jax.nn.softplus(-y * (x @ w)) + 0.5 * l2 * w @ w
 
 
-STEPS = sht.steps.ConstantStep(0.1)
-OTHERS = [
-    pytest.param(solver, marks=pytest.mark.slow) for solver in (sht.solvers.SAGAHT(STEPS), sht.solvers.HybridHT(STEPS))
-]
-
-
 TARGETS = np.stack([X @ w for w in np.random.default_rng(6).standard_normal((3, P))], 1)
 TARGETS += np.random.default_rng(7).standard_normal((N, 3))
 MATRIX = {
@@ -338,9 +332,11 @@ def test_a_function_of_matrices_with_given_columns():
     assert part.mask.tolist() == 3 * [True] + 3 * [False]
 
 
-@pytest.mark.parametrize(
-    "solver", [sht.solvers.SVRGHT(STEPS, inner_steps=20), *OTHERS], ids=lambda each: type(each).__name__
-)
+STEPS = sht.steps.ConstantStep(0.1)
+DRAWING = sht.solvers.SVRGHT(STEPS, inner_steps=20), sht.solvers.SAGAHT(STEPS), sht.solvers.HybridHT(STEPS)
+
+
+@pytest.mark.parametrize("solver", DRAWING, ids=lambda each: type(each).__name__)
 def test_stochastic_solvers_take_sums(solver):
     models = sht.CustomSum(one_loss, (X, Y), 0.05), MODEL
     own, written = (sht.solve(each, sht.Sparsity(3), solver, max_steps=20, key=jax.random.key(3)) for each in models)

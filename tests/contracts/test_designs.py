@@ -16,6 +16,7 @@ import sparsehtp as sht
 from sparsehtp._types import replace
 from sparsehtp.columns import Columns, moments
 from sparsehtp.designs.dense import subtracts_exactly
+from sparsehtp.designs.sparse import as_design
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -185,15 +186,9 @@ def test_integers_become_floats(dtype, name):
 
 
 def test_every_table_becomes_a_design_of_its_kind():
-    from sparsehtp.designs.sparse import as_design
-
-    for kind, tables in (
-        (sht.designs.DenseDesign, ([[1.0, 0.0]], np.eye(2, dtype=np.float16), jnp.eye(2))),
-        (
-            sht.designs.SparseDesign,
-            (sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))),
-        ),
-    ):
+    dense = [[1.0, 0.0]], np.eye(2, dtype=np.float16), jnp.eye(2)
+    others = sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))
+    for kind, tables in ((sht.designs.DenseDesign, dense), (sht.designs.SparseDesign, others)):
         for table in tables:
             design = as_design(table)
             assert isinstance(design, kind) and as_design(design) is design and design.dtype == np.float32
