@@ -20,9 +20,6 @@ from sparsehtp.certificates.facts import Facts, of_a_penalised_point, of_refits
 from sparsehtp.screening.bounds import Bounds
 
 N, P, K = 25, 8, 3
-PLAIN = {}
-INTERCEPT = {"fit_intercept": True}
-CENTRED_RIDGE = {"fit_intercept": True, "l2": 0.1, "weighted": True}
 
 
 class Fit(NamedTuple):
@@ -36,13 +33,13 @@ class Fit(NamedTuple):
 class Problem:
     """Correlated columns of different scales and means, so that HTP often stops early; and weights, some zero."""
 
-    def __init__(self, seed, options=PLAIN, rho=0.95):
+    def __init__(self, seed, weighted=False, **options):
         rng = np.random.default_rng(seed)
-        X = cases.chained(rng.standard_normal((N, P)), rho)
+        X = cases.chained(rng.standard_normal((N, P)), 0.95)
         self.y = X[:, 1] - X[:, 4] + 0.5 * X[:, 6] + 0.5 * rng.standard_normal(N) + 1
         self.X = X * np.geomspace(0.3, 3, P) + 0.5
-        self.options = {name: value for name, value in options.items() if name != "weighted"}
-        self.weights = rng.integers(0, 4, N).astype(float) if "weighted" in options else np.ones(N)
+        self.options = options
+        self.weights = rng.integers(0, 4, N).astype(float) if weighted else np.ones(N)
 
     def model(self):
         return sht.LinearModel(self.X, self.y, sample_weight=self.weights, **self.options)
@@ -51,10 +48,10 @@ class Problem:
         """The least-squares fit on a support and its F, from the definition."""
         support = np.asarray(support, int)
         s = self.weights / self.weights.sum()
-        penalty = np.full(P, self.options.get("l2", 0.0))
         free = int("fit_intercept" in self.options)
         A = np.column_stack([self.X[:, support], np.ones((N, free))])
-        A = np.vstack([np.sqrt(s)[:, None] * A, np.diag(np.sqrt(np.append(penalty[support], np.zeros(free))))])
+        ridge = self.options.get("l2", 0.0) * (np.arange(A.shape[1]) < support.size)
+        A = np.vstack([np.sqrt(s)[:, None] * A, np.diag(np.sqrt(ridge))])
         b = np.append(np.sqrt(s) * self.y, np.zeros(A.shape[1]))
         z = np.linalg.lstsq(A, b, rcond=None)[0]
         return fit_of(support, z[: support.size], z[-1] if free else 0.0), 0.5 * np.sum((b - A @ z) ** 2)
@@ -63,24 +60,14 @@ class Problem:
         return self.fit(support)[1]
 
 
-def fit_of(support, z, intercept=0.0, units=None):
-    """A fit with the coefficients z on a support (of groups, if `units` are given)."""
+def fit_of(support, z, intercept=0.0):
     x = np.zeros(P)
-    np.add.at(x, support, z)
-    units = np.asarray(support if units is None else units)
-    return Fit(x, float(intercept), sht.results.Support(units, np.ones(units.size, bool)))
-
-
-def best_exchange(value_of, chosen, p=P):
-    """The smallest value over all exchanges of one chosen feature, and the exchange."""
-    others = set(range(p)) - set(chosen)
-    values = {(i, j): value_of(sorted({*chosen, j} - {i})) for i, j in itertools.product(chosen, others)}
-    best = min(values, key=values.get)
-    return values[best], best
+    x[support] = z
+    return Fit(x, float(intercept), sht.results.Support(np.asarray(support), np.ones(len(support), bool)))
 
 
 def test_a_point_that_is_not_stationary(x64):
-    problem = Problem(3, INTERCEPT)
+    problem = Problem(3, fit_intercept=True)
     fit, value = problem.fit([1, 4, 6])
     for moved in (fit._replace(x=fit.x * (1 + 1e-4)), fit._replace(intercept=fit.intercept + 1e-4)):
         c = sht.certificate(problem.model(), sht.Sparsity(K), moved)
@@ -111,7 +98,7 @@ def test_a_value_that_is_zero(x64):
 
 
 def test_blocks_of_features_give_the_same(x64, monkeypatch):
-    problem, entered = Problem(5, CENTRED_RIDGE), set()
+    problem, entered = Problem(5, weighted=True, fit_intercept=True, l2=0.1), set()
     problem.X = problem.X[:, [0, 1, 2, 3, 4, 5, 7, 6]]  # the last one is worth much
     for support in ([0, 2, 5], [0, 1, 2]):
         fit, _ = problem.fit(support)
@@ -267,7 +254,7 @@ def test_rounding_refutes_no_best_subset():
 @pytest.mark.parametrize("priced", [False, True], ids=["k features", "priced"])
 def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, priced, shrink):
     """NaN once said that nothing was better, that a coefficient was not optimal, that a better subset exists."""
-    problem, threshold = Problem(3, {"l2": 0.01, "fit_intercept": True}), sht.Sparsity(K)
+    problem, threshold = Problem(3, l2=0.01, fit_intercept=True), sht.Sparsity(K)
     model = problem.model()
     found = problem.fit(min(itertools.combinations(range(P), K), key=problem.value))[0]
     if priced:
@@ -320,7 +307,7 @@ def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, p
 
 
 def test_where_the_objective_overflows_nothing_is_claimed(x64):
-    problem = Problem(3, {"l2": 0.01})
+    problem = Problem(3, l2=0.01)
     model = sht.LinearModel(problem.X, np.round(np.abs(problem.y)), sht.losses.Poisson(), **problem.options)
     fit = fit_of(np.arange(K), np.full(K, 1e3))
     for threshold in (sht.Sparsity(K), sht.L0L1L2(0.02, 0.01)):
@@ -376,9 +363,10 @@ def test_several_responses(x64, softmax):
     model, threshold = sht.MultiResponse(X, Y, loss, l2=0.05, fit_intercept=True), sht.GroupSparsity(groups, 2)
     fit, value = refitted([0, 3])
     c = sht.certificate(model, threshold, fit)
-    best, exchange = best_exchange(lambda units: refitted(list(units))[1], [0, 3], p=groups.max() + 1)
+    values = {(i, j): refitted(sorted({0, 3, j} - {i}))[1] for i in (0, 3) for j in (1, 2)}
+    exchange = min(values, key=values.get)
     np.testing.assert_allclose(c.upper_bound, value, rtol=1e-9)
-    np.testing.assert_allclose(c.swap_gain, value - best, rtol=1e-5)
+    np.testing.assert_allclose(c.swap_gain, value - values[exchange], rtol=1e-5)
     assert c.best_swap == exchange and c.stationary and c.lower_bound is None
     assert sht.certificate(model, threshold, sht.solve(model, threshold)).swap_gain == 0
 

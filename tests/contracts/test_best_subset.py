@@ -115,9 +115,7 @@ def test_path_gives_every_k(x64, name):
         np.testing.assert_allclose(trail.z[k], refit.z, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "loss", [sht.losses.Squared(), pytest.param(sht.losses.Logistic(), marks=pytest.mark.slow)], ids=type
-)
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=type)
 def test_working_set_reaches_a_swap_optimum(x64, loss):
     X, y, support = cases.planted(loss, n=150, p=60)
     model = sht.LinearModel(X, y, loss, l2=0.01, fit_intercept=True)
@@ -203,10 +201,8 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
 def test_a_fit_in_a_working_set_is_that_of_its_features_among_all(x64, keep):
     """Rows of a tableau may be empty, or hold a kept feature, which comes first."""
     X, y = problem(2)
-    model, rows = (
-        sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
-        np.array([2, -1, 0, 1 if keep else -1, 3], np.int32),
-    )
+    model = sht.LinearModel(X, y, l2=0.1, fit_intercept=True)
+    rows = np.array([2, -1, 0, 1 if keep else -1, 3], np.int32)
     threshold, features = sht.Sparsity(K, k_max=4, keep=keep).bind(model), np.array([7, 5, 1, 3, 8], np.int32)
 
     @cases.jit

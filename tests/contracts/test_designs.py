@@ -164,11 +164,8 @@ def test_columns_of_zeros_at_the_end_are_left_out():
         chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
         np.testing.assert_array_equal(make(X).subset(jnp.array([2, 0])).columns(jnp.arange(2)), X[:, [2, 0]])
     by_column = make(X).by_column  # a chunk of zeros that fills a bucket belongs to the last column, here and there
-    filled = by_column._replace(
-        data=jnp.pad(by_column.data, ((0, 1), (0, 0))),
-        indices=jnp.pad(by_column.indices, ((0, 1), (0, 0))),
-        owner=jnp.append(by_column.owner, 4),
-    )
+    more = {name: jnp.pad(getattr(by_column, name), ((0, 1), (0, 0))) for name in ("data", "indices")}
+    filled = by_column._replace(**more, owner=jnp.append(by_column.owner, 4))
     few = replace(make(X), by_column=filled).narrowed(3)
     np.testing.assert_array_equal(few.by_column.owner, np.append(by_column.owner, 2))
     np.testing.assert_array_equal(few.rmv(jnp.ones(3)), X[:, :3].sum(0))

@@ -24,9 +24,8 @@ A = B.T @ B
 
 def test_conjugate_gradients_are_best_among_powers_and_stop_at_the_tolerance_or_where_nothing_curves():
     run = cases.jit(lambda A, b, tol, most: conjugate_gradients(lambda v: A @ v, b, SCALE, tol, most))
-    powers = np.linalg.qr(np.stack([np.linalg.matrix_power(A / SCALE[:, None], i) @ (b / SCALE) for i in range(5)]).T)[
-        0
-    ]
+    powers = np.stack([np.linalg.matrix_power(A / SCALE[:, None], i) @ (b / SCALE) for i in range(5)], 1)
+    powers = np.linalg.qr(powers)[0]
     best = [V @ np.linalg.solve(V.T @ A @ V, V.T @ b) for V in (powers[:, :most] for most in range(6))]
     left = np.sqrt([(b - A @ x) ** 2 @ (1 / SCALE) for x in best])
     for most, x in enumerate(best):
@@ -156,9 +155,11 @@ def test_coordinates_of_a_plane(kind):
 @pytest.mark.parametrize("kind", [la.Plane, la.SignedPlane])
 def test_what_no_plane_holds_stays_and_has_no_multiplier(kind):
     z, grad = RNG.standard_normal(5), RNG.standard_normal(5)
-    run = cases.jit(
-        lambda normal, z, grad: (kind(normal, jnp.ones(())).nearest(z), kind(normal, 1.0).multiplier(z, grad))
-    )
+
+    @cases.jit
+    def run(normal, z, grad):
+        return kind(normal, jnp.ones(())).nearest(z), kind(normal, 1.0).multiplier(z, grad)
+
     for normal in (np.zeros(5), np.array([1.0, 0, 2, 0, 3])):
         held = normal != 0
         for point in (z, np.zeros(5), np.where(held, 0, z)):
@@ -262,13 +263,7 @@ def test_a_row_of_zeros_is_left_out_of_a_system():
 def test_matrices_within_an_interval():
     """Those at its ends are; others come there by halves of what is off the diagonal."""
     V, interval = np.linalg.qr(RNG.standard_normal((4, 4)))[0], la.Interval(0.5, 2.0)
-    for low, high, inside in (
-        (0.5, 2, True),
-        (0.49, 1, False),
-        (1, 2.01, False),
-        (0.49998, 1, False),
-        (1, 2.0001, False),
-    ):
+    for low, high, inside in ((0.5, 2, True), (0.49998, 1, False), (1, 2.0001, False)):
         values = np.array([low, 1, 1, high])
         factor = la.factorise(jnp.asarray(V * values @ V.T), interval)
         np.testing.assert_allclose(factor.logdet, np.log(values).sum() if inside else -np.inf, atol=1e-12)
@@ -342,9 +337,7 @@ def test_what_lies_in_the_span_of_chosen_features_gains_nothing(dtype):
         Z = rng.standard_normal((20, 6)) * 10 ** rng.uniform(-2, 2)
         Z[:, 3], Z[:, 4], Z[:, 5] = Z[:, 2], Z[:, 1] - Z[:, 2], 0
         y = Z[:, :3] @ rng.standard_normal(3) + rng.standard_normal(20)
-        adds, swaps, turned = gains(
-            *map(jnp.asarray, (Z.astype(dtype), y.astype(dtype), np.full((2, 6), 1e-20, dtype)))
-        )
+        adds, swaps, turned = gains(Z.astype(dtype), y.astype(dtype), np.full((2, 6), 1e-20, dtype))
         assert (adds[jnp.array([1, 2, 3, 4, 5])] == -np.inf).all() and np.isfinite(adds[0]), seed
         assert (swaps[1, jnp.array([3, 5])] == -np.inf).all() and swaps[0, 5] == -np.inf, seed
         assert not turned.any(), seed
