@@ -30,10 +30,16 @@ def parts(x, X, y, l2):
     return jnp.mean(jax.nn.softplus(-y * eta)) + 0.5 * l2 * (jnp.sum(x["a"] ** 2) + jnp.sum(x["b"] ** 2))
 
 
+def terms(w, sample):
+    x, y = sample
+    return jax.nn.softplus(-y * (x @ w))
+
+
 ZEROS = {"a": np.zeros((1, 2)), "b": np.zeros(4)}
 with jax.enable_x64(True):
     CUSTOM = sht.Custom(logistic, X, Y, 0.05)
     TREE = sht.Custom(parts, X, Y, 0.05, like=ZEROS)
+    SUM = sht.CustomSum(terms, (X, Y), like=np.zeros(P))
     MODEL = sht.LinearModel(X, Y, sht.losses.Logistic(), l2=0.05)
     POINT = jnp.asarray(np.random.default_rng(0).standard_normal(P))
     SUPPORT = Support(jnp.array([4, 0, 2, 0]), jnp.array([True, True, True, False]))
@@ -167,13 +173,8 @@ def branching(x):
     return x @ x if x[0] > 0 else jnp.sum(x)
 
 
-def terms(w, sample):
-    x, y = sample
-    return jax.nn.softplus(-y * (x @ w))
-
-
 ONE, LIKE, HERE = sht.Sparsity(1), np.zeros(P), r"line \d+ of test_custom.py, in"
-PART, SUM = ZEROS | {"a": np.full((1, 2), np.nan)}, sht.CustomSum(terms, (X, Y), like=LIKE)
+PART = ZEROS | {"a": np.full((1, 2), np.nan)}
 NEEDS_A_MATRIX = "threshold: .* needs an objective over matrices"
 BAD = [
     (TypeError, "fun: needs a function", lambda: sht.Custom(X, Y)),
@@ -217,20 +218,19 @@ def test_bad_input(error, sentence, call):
     cases.refused(error, sentence, call)
 
 
-def undefined(x, X, y):
-    return jnp.mean((X @ x - Y_UNDEFINED) ** 2)  # noqa: F821
-
-
-def misspelt(x, X, y):
-    return jnp.meen((X @ x - y) ** 2)
-
-
 def broken(x, X, y):
     raise RuntimeError("mine")
 
 
 @pytest.mark.parametrize("start", [{}, {"x0": np.ones(P)}, {"x0": np.ones(P + 1)}, {"like": np.ones(P)}], ids=str)
-@pytest.mark.parametrize(("fun", "kind"), [(undefined, NameError), (broken, RuntimeError), (misspelt, AttributeError)])
+@pytest.mark.parametrize(
+    ("fun", "kind"),
+    [
+        (lambda x, X, y: jnp.mean((X @ x - Y_UNDEFINED) ** 2), NameError),  # noqa: F821
+        (lambda x, X, y: jnp.meen((X @ x - y) ** 2), AttributeError),
+        (broken, RuntimeError),
+    ],
+)
 def test_an_error_of_the_function_is_the_users(fun, kind, start):
     with pytest.raises(Exception) as caught:
         sht.solve(sht.Custom(fun, X, Y, like=start.get("like")), sht.Sparsity(1), x0=start.get("x0"))

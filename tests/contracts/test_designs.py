@@ -30,10 +30,9 @@ def products(design, w, r, s, idx, rows):
     return design.mv(w), design.rmv(r), columns, design.rows(rows), norms, design.moments(s), design.magnitudes()
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_products_match_numpy(name, dtype):
+def test_products_match_numpy(x64, name, dtype):
     X = ARRAY.astype(dtype)
     design = cases.DESIGNS[name](X)
     tol = 1e-5 if dtype == np.float32 else 1e-12
@@ -68,10 +67,9 @@ def weighted(design, s):
     return facts, columns.row_sizes(), columns.gram_diagonal(s), columns.moments(), columns.norms()
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_a_row_without_weight_may_hold_any_number(name, dtype):
+def test_a_row_without_weight_may_hold_any_number(x64, name, dtype):
     X, s = ARRAY.astype(dtype), WEIGHTS.astype(dtype)
     s[2], X[:, 4] = 0, 1 / 3
     far = X.copy()
@@ -82,8 +80,7 @@ def test_a_row_without_weight_may_hold_any_number(name, dtype):
     chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s / s.sum()), near, rtol=10 * np.finfo(dtype).eps)
 
 
-@pytest.mark.usefixtures("x64")
-def test_zeros_of_a_sparse_column_count_by_their_weight():
+def test_zeros_of_a_sparse_column_count_by_their_weight(x64):
     """None, hardly any, or nearly all: what rounding leaves of their share is no deviation, and no root of less."""
     found = cases.jit(lambda design, weights: design.moments(weights))
     for seed in range(8):
@@ -99,10 +96,9 @@ def test_zeros_of_a_sparse_column_count_by_their_weight():
         np.testing.assert_allclose(deviation[3], np.sqrt(share * (1 - share)) / 3, rtol=1e-12)
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, monkeypatch):
+def test_facts_on_the_host_are_those_of_a_program_and_of_float64(x64, dtype, order, monkeypatch):
     monkeypatch.setattr(moments, "PIECE", 256)  # pieces of a few rows, and of a few columns
     rng, (small, large) = np.random.default_rng(3), (np.finfo(dtype).tiny / 8, np.finfo(dtype).max / 4)
     X = np.asarray(rng.standard_normal((70, 9)) * 10.0 ** rng.integers(-9, 9, 9) + 100, dtype, order)
@@ -142,8 +138,7 @@ def test_a_difference_is_exact_where_undoing_it_gives_both_back():
     assert 0.1 < np.mean(exact) < 0.9
 
 
-@pytest.mark.usefixtures("x64")
-def test_centred_columns_and_what_was_subtracted_are_the_data():
+def test_centred_columns_and_what_was_subtracted_are_the_data(x64):
     """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
     grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
     X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
