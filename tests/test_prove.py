@@ -174,10 +174,8 @@ def test_another_diagonal_leaves_what_nodes_start_from(model, monkeypatch):
         units = np.sqrt(tree.d)
         start = tree.pool["v"] / units, tree.pool["u"] * units
         phase = begin(tree)
-        for before, after in zip(
-            start, (tree.pool["v"] / np.sqrt(tree.d), tree.pool["u"] * np.sqrt(tree.d)), strict=True
-        ):
-            np.testing.assert_allclose(after, before, rtol=1e-5)
+        for part, before, power in zip("vu", start, (-0.5, 0.5), strict=True):
+            np.testing.assert_allclose(tree.pool[part] * tree.d**power, before, rtol=1e-5)
         ratios.append(np.ptp(np.sqrt(tree.d) / units) * np.abs(start[0]).max() * np.abs(start[1]).max())
         return phase
 
@@ -299,9 +297,8 @@ def test_a_search_adds_and_exchanges_what_lowers_the_objective_most(kind, monkey
         np.testing.assert_allclose(before, problem.Q, atol=1e-12)
         S = problem.search(np.array([0, 1, 2]))
         exchanges = ([*(set(S) - {i}), j] for i, j in itertools.product(set(S) - {5}, set(range(p)) - set(S)))
-        assert 5 in S and problem.values(S[None])[0] <= min(
-            problem.values(np.array(each)[None])[0] for each in exchanges
-        )
+        best = min(problem.values(np.array(each)[None])[0] for each in exchanges)
+        assert 5 in S and problem.values(S[None])[0] <= best
         monkeypatch.setattr(least_squares, "SWAPS", 0)
     greedy = [5]
     while len(greedy) < 4:
@@ -325,9 +322,8 @@ def test_supports_that_could_be_better_are_fitted_and_the_best_is_offered():
     calls.clear()
     at._look = lambda members: calls.append(("look", *members.ravel()))
     phase = SimpleNamespace(support_values=lambda _: np.array([0.95, np.nan, 0.97, 0.5, 0.99]))
-    tree.Tree._settle(
-        at, phase, np.eye(5, 4, -1, bool) | np.eye(5, 4, 4, bool), np.array([False, True, True, True, False])
-    )
+    supports = np.eye(5, 4, -1, bool) | np.eye(5, 4, 4, bool)
+    tree.Tree._settle(at, phase, supports, np.array([False, True, True, True, False]))
     assert calls == [("offer", 7), ("look", 5, 7)]
     # Of a collection: what is open, or wrong by too much, where there is exact arithmetic.
     found = {"sure": (0.9, 1e-7), "above": (1.2, 0.1), "open": (1.04, 0.1), "below": (1.1, 0.1), "wrong": (0.5, 0.02)}
@@ -336,35 +332,24 @@ def test_supports_that_could_be_better_are_fitted_and_the_best_is_offered():
     tree.Tree.settle_collection(at)
     at.exacts, at.problem = tree.MOST_EXACT - 1, SimpleNamespace(exact=lambda members: 0.5)
     assert [tree.Tree._exactly(at, np.arange(2)) for _ in range(2)] == [0.5, None], "so many at most"
-    assert {name: each[1:] for name, each in at.found.items()} == {
-        "sure": (0.9, 1e-7),
-        "below": (1.01, 0),
-        "wrong": (0.5, 0),
-    }
+    left = {name: each[1:] for name, each in at.found.items()}
+    assert left == {"sure": (0.9, 1e-7), "below": (1.01, 0), "wrong": (0.5, 0)}
 
 
 BEST = "the best choice of 2 features"
 OUT = "Not proved to be the best choice of 2 features, since "
+LATE, UNBOUNDED = {"proved": False, "stopped": "late"}, {"proved": False, "lower": 0.0, "bounded": False}
 STATED = [
     ({}, f"Proved: this is {BEST}, to 0.01% of the objective."),
     ({"gap": 0.0}, f"Proved: this is {BEST}, but for rounding."),
     ({"gap": 1e-3}, f"Proved: this is {BEST}, to 1e-07 of the objective without features."),
-    (
-        {"k": 1, "copied": True},
-        "Proved: this is the best choice of 1 feature, to .*; columns that copy others .* to them.",
-    ),
-    ({"proved": False, "stopped": "late"}, f"{OUT}late: a better one lowers the objective by at most 0.01%."),
-    ({"proved": False, "stopped": "late", "lower": 0.0}, f"{OUT}late before there was a bound."),
-    (
-        {"proved": False},
-        f"{OUT}rounding in float64 hides the rest: .* by at most 0.01%; raise l2, or leave out .* copy.",
-    ),
-    (
-        {"proved": False, "lower": 0.0, "bounded": False},
-        f"{OUT}rounding decides: features are collinear and l2 is 0, .* l2.",
-    ),
-    ({"proved": False, "lower": 0.0, "bounded": False, "stopped": "late"}, f"{OUT}late: features are collinear and .*"),
-    ({"proved": False, "bounded": False, "stopped": "late"}, f"{OUT}late: a better one .*"),
+    ({"k": 1, "copied": True}, "Proved: this is the best choice of 1 feature, to .*; columns that copy .* to them."),
+    (LATE, f"{OUT}late: a better one lowers the objective by at most 0.01%."),
+    (LATE | {"lower": 0.0}, f"{OUT}late before there was a bound."),
+    ({"proved": False}, f"{OUT}rounding in float64 hides the rest: .* by at most 0.01%; raise l2, or .* copy."),
+    (UNBOUNDED, f"{OUT}rounding decides: features are collinear and l2 is 0, .* l2."),
+    (UNBOUNDED | LATE, f"{OUT}late: features are collinear and .*"),
+    (LATE | {"bounded": False}, f"{OUT}late: a better one .*"),
     ({"collected": (1, True)}, "Proved: .* of the objective; 1 choice is within 5% of it."),
     ({"collected": (3, False)}, r"Proved: .*; 3 choices are within 5% of it \(there may be more\)."),
     ({"collected": (10_000, False)}, r"Proved: .*; 10000 choices are within 5% of it \(there are more\)."),
@@ -444,24 +429,21 @@ def test_many_features_keep_the_time_limit(loss):
 
 def test_what_is_refused(model):
     X, y = make(20, 5, 2)
-    single, labels = X.astype(np.float32), np.sign(y).astype(np.float32)
-    with pytest.raises(ValueError, match=r"l2: a proof for Logistic needs l2 > 0 on every feature"):
-        sht.prove(sht.LinearModel(single, labels, sht.losses.Logistic()), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"objective: a proof needs the squared or another smooth loss .* got Hinge"):
-        sht.prove(sht.LinearModel(single, labels, sht.losses.Hinge(), l2=1.0), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"objective: proofs are for a LinearModel, got MultiResponse"):
-        sht.prove(sht.MultiResponse(single, np.column_stack([labels, labels])), sht.Sparsity(2))
-    with pytest.raises(TypeError, match=r"threshold: .* got Sparsity with bounds"):
-        sht.prove(model, sht.Sparsity(2, lower=-1.0))
+    single, labels, two = X.astype(np.float32), np.sign(y).astype(np.float32), sht.Sparsity(2)
+    logistic, hinge = (sht.LinearModel(single, labels, loss()) for loss in (sht.losses.Logistic, sht.losses.Hinge))
+    several, ten = sht.MultiResponse(single, single), sht.prove(model, sht.Sparsity(10), max_nodes=1)
+    cases.refused(
+        ValueError, "l2: a proof for Logistic needs l2 > 0 on every feature", lambda: sht.prove(logistic, two)
+    )
+    cases.refused(TypeError, "objective: .* squared or another smooth loss .* got Hinge", lambda: sht.prove(hinge, two))
+    cases.refused(TypeError, "proofs are for a LinearModel, got MultiResponse", lambda: sht.prove(several, two))
+    cases.refused(TypeError, "threshold: .* with bounds", lambda: sht.prove(model, sht.Sparsity(2, lower=-1.0)))
     cases.refused(TypeError, r"threshold: .* got RowSparsity", lambda: sht.prove(model, sht.RowSparsity(2)))
-    cases.refused(ValueError, "gap: ", lambda: sht.prove(model, sht.Sparsity(2), gap=1.0))
-    cases.refused(ValueError, "collect: ", lambda: sht.prove(model, sht.Sparsity(2), collect=0.9))
-    cases.refused(ValueError, "time_limit: ", lambda: sht.prove(model, sht.Sparsity(2), time_limit=0.0))
-    cases.refused(ValueError, "max_nodes: ", lambda: sht.prove(model, sht.Sparsity(2), max_nodes=0))
-    with pytest.raises(ValueError, match="solution: it has 10 nonzeros"):
-        sht.prove(model, sht.Sparsity(2), sht.prove(model, sht.Sparsity(10), max_nodes=1))
+    cases.refused(ValueError, "solution: it has 10 nonzeros", lambda: sht.prove(model, two, ten))
+    for name, value in {"gap": 1.0, "collect": 0.9, "time_limit": 0.0, "max_nodes": 0}.items():
+        cases.refused(ValueError, f"{name}: ", lambda limit={name: value}: sht.prove(model, two, **limit))
     with jax.enable_x64(True), pytest.raises(TypeError, match="objective: a proof needs concrete arrays"):
-        jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), sht.Sparsity(2)).upper)(0.1)
+        jax.jit(lambda l2: sht.prove(model.reweighted(l2=l2), two).upper)(0.1)
 
 
 def test_programs_of_a_shrinking_proof_pay_for_themselves():
@@ -488,8 +470,8 @@ def test_a_diagonal_is_tuned_by_the_gradient_of_its_bounds(monkeypatch):
     d = rng.uniform(0.5, 0.9, p) * np.linalg.eigvalsh(Q)[0]
     monkeypatch.setattr(diagonal, "ACCURACY", 0.0)
 
-    def relaxed(d):
-        return diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), 1000)
+    def relaxed(d, steps=1000):
+        return diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), steps)
 
     def value(d):
         return relaxed(d).upper.mean() + mu * diagonal._barrier(Q, d)
@@ -502,13 +484,9 @@ def test_a_diagonal_is_tuned_by_the_gradient_of_its_bounds(monkeypatch):
 
     best = diagonal.tuned_diagonal(Q, b, 10.0, at, 20.0)
     highest = relaxed(best).lower.mean()
-    inside = [
-        other for other in best * (1 + 0.1 * rng.standard_normal((30, p))) if diagonal._barrier(Q, other) > -np.inf
-    ]
-    assert len(inside) > 3
-    assert all(
-        diagonal._relax(Q, b, 10.0, d, at, np.full((3, p), 0.4), 100).lower.mean() < highest + 1e-3 for d in inside
-    )
+    others = best * (1 + 0.1 * rng.standard_normal((30, p)))
+    inside = [other for other in others if diagonal._barrier(Q, other) > -np.inf]
+    assert len(inside) > 3 and all(relaxed(d, 100).lower.mean() < highest + 1e-3 for d in inside)
 
 
 def test_the_phases_of_a_proof_share_their_programs(model):

@@ -95,11 +95,6 @@ WRONG_KIND = {
 }
 
 
-@pytest.mark.parametrize(("name", "call"), BAD.values(), ids=BAD)
-def test_bad_values_name_the_argument(name, call):
-    cases.names(ValueError, name, call)
-
-
-@pytest.mark.parametrize(("name", "call"), WRONG_KIND.values(), ids=WRONG_KIND)
-def test_wrong_kinds_name_the_argument(name, call):
-    cases.names(TypeError, name, call)
+@pytest.mark.parametrize("case", BAD | WRONG_KIND)
+def test_the_argument_is_named(case):
+    cases.names(TypeError if case in WRONG_KIND else ValueError, *(BAD | WRONG_KIND)[case])

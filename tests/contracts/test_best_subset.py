@@ -49,15 +49,35 @@ def fitted_values(model, idx):
     return restricted.value(restricted.minimise(jnp.zeros(idx.shape[0])).z)
 
 
-@pytest.mark.parametrize(
-    "name", [n if n == "standardized" else pytest.param(n, marks=pytest.mark.slow) for n in MODELS]
-)
+def searched(name, seed):
+    """A linear model with the options of `MODELS` or a loss of that name, or another objective."""
+    if name in MODELS:
+        return sht.LinearModel(*problem(seed), **MODELS[name])
+    (X, y), rng = problem(seed, rho=0.5), np.random.default_rng(seed)
+    if name == "cox":
+        return sht.CoxModel(X, rng.exponential(np.exp(-y / 2)), rng.random(N) < 0.8, l2=1e-3)
+    if name == "ordinal":
+        levels = np.quantile(y / 2, [0.2, 0.5, 0.8])
+        return sht.OrdinalModel(X, np.digitize(y / 2 + rng.logistic(size=N), levels), l2=1e-3)
+    loss = cases.LOSSES[name]
+    return sht.LinearModel(X, loss.draw_targets(y / 2, rng), loss, l2=0.01, fit_intercept=True)
+
+
+# name -> problems; noisy enough for greedy searches to miss some
+SEARCHES = dict.fromkeys(MODELS, 5) | dict.fromkeys(["logistic", "poisson", "huber", "smoothed_hinge"], 3)
+SEARCHES |= {"cox": 10, "ordinal": 10}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
 def test_finds_the_best_subset(x64, name):
-    for seed in range(5):
-        X, y = problem(seed)
-        model = sht.LinearModel(X, y, **MODELS[name])
-        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset())
-        np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-10)
+    for seed in range(SEARCHES[name]):
+        model = searched(name, seed)
+        start = np.ones(P) if seed else None  # more features than there may be
+        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset(), start)
+        if name in ("huber", "smoothed_hinge"):  # a local model says little about such a loss
+            assert solution.value <= sht.solve(model, sht.Sparsity(K), sht.solvers.HTP()).value * (1 + 1e-9)
+        else:
+            np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-9)
         assert solution.result == sht.results.RESULTS.converged and solution.fired == sht.results.FIRED.SwapOptimal
 
 
@@ -79,43 +99,6 @@ def test_what_it_does_not_take():
     cases.refused(ValueError, "effort", lambda: sht.solvers.BestSubset("hard"))
 
 
-LOSSES = ["logistic", "poisson", "huber", "smoothed_hinge"]
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "logistic" else pytest.mark.slow) for n in LOSSES])
-def test_other_losses_find_the_best_subset(x64, name):
-    loss = cases.LOSSES[name]
-    for seed in range(3):
-        X, y = problem(seed, rho=0.5)
-        model = sht.LinearModel(
-            X, loss.draw_targets(y / 2, np.random.default_rng(seed)), loss, l2=0.01, fit_intercept=True
-        )
-        start = np.ones(P) if seed else None  # more features than there may be
-        solution = sht.solve(model, sht.Sparsity(K), sht.solvers.BestSubset(), start)
-        if loss.kinked:  # a local model says little about such a loss
-            assert solution.value <= sht.solve(model, sht.Sparsity(K), sht.solvers.HTP()).value * (1 + 1e-9)
-        else:
-            np.testing.assert_allclose(solution.value, exhaustive(model, K), rtol=1e-6)
-        assert solution.result == sht.results.RESULTS.converged
-
-
-OTHERS = {
-    "cox": lambda X, eta, rng: sht.CoxModel(X, rng.exponential(np.exp(-eta)), rng.random(N) < 0.8, l2=1e-3),
-    "ordinal": lambda X, eta, rng: sht.OrdinalModel(
-        X, np.digitize(eta + rng.logistic(size=N), np.quantile(eta, [0.2, 0.5, 0.8])), l2=1e-3
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_objectives_find_the_best_subset(x64, name):
-    """Noisy enough for greedy searches to miss some."""
-    for seed in range(10):
-        X, y = problem(seed, rho=0.5)
-        model = OTHERS[name](X, y / 2, np.random.default_rng(seed))
-        np.testing.assert_allclose(sht.solve(model, sht.Sparsity(K)).value, exhaustive(model, K), rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["plain", pytest.param("standardized", marks=pytest.mark.slow)])
 def test_path_gives_every_k(x64, name):
     """Each size's best subset, on designs where the way up alone misses some and the way back finds them."""
@@ -132,9 +115,7 @@ def test_path_gives_every_k(x64, name):
         np.testing.assert_allclose(trail.z[k], refit.z, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "loss", [sht.losses.Squared(), pytest.param(sht.losses.Logistic(), marks=pytest.mark.slow)], ids=type
-)
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Logistic()], ids=type)
 def test_working_set_reaches_a_swap_optimum(x64, loss):
     X, y, support = cases.planted(loss, n=150, p=60)
     model = sht.LinearModel(X, y, loss, l2=0.01, fit_intercept=True)
@@ -220,10 +201,8 @@ def test_the_matrix_of_a_working_set_is_the_hessian_of_refits(x64, fit_intercept
 def test_a_fit_in_a_working_set_is_that_of_its_features_among_all(x64, keep):
     """Rows of a tableau may be empty, or hold a kept feature, which comes first."""
     X, y = problem(2)
-    model, rows = (
-        sht.LinearModel(X, y, l2=0.1, fit_intercept=True),
-        np.array([2, -1, 0, 1 if keep else -1, 3], np.int32),
-    )
+    model = sht.LinearModel(X, y, l2=0.1, fit_intercept=True)
+    rows = np.array([2, -1, 0, 1 if keep else -1, 3], np.int32)
     threshold, features = sht.Sparsity(K, k_max=4, keep=keep).bind(model), np.array([7, 5, 1, 3, 8], np.int32)
 
     @cases.jit

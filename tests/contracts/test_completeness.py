@@ -26,11 +26,7 @@ KINDS = {
     AbstractVectorLoss: cases.VECTOR_LOSSES.values(),
     AbstractThreshold: cases.THRESHOLDS.values(),
     AbstractStep: cases.STEPS.values(),
-    AbstractTermination: [
-        *cases.TERMINATIONS.values(),
-        *cases.SWAP_TERMINATIONS.values(),
-        *cases.GREEDY_TERMINATIONS.values(),
-    ],
+    AbstractTermination: (cases.TERMINATIONS | cases.SWAP_TERMINATIONS | cases.GREEDY_TERMINATIONS).values(),
     AbstractSolver: cases.ALL_SOLVERS.values(),
 }
 BUILDERS = {

@@ -15,7 +15,6 @@ from sparsehtp.results import RESULTS
 
 N, P, K, DRAWS = 20, 6, 2, 3
 
-
 # name -> coefficients of the terms below
 KINDS = {
     "smooth": [1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -53,12 +52,13 @@ THRESHOLDS = {
     "leaves": sht.LeafSparsity(K),
     "penalty": sht.L0L1L2(0.01),
 }
+LIMITS = {"bounds": (-0.4, 0.6), "nonnegative": (0, np.inf), "simplex": (0, np.inf)}
 SOLVERS = cases.solvers("default", "iht", "htp", "grasp", "subspace_pursuit", "foba", "omp")
 
 
 def takes(solver, threshold):
     """Whether a solver, or the default one, says that it works with a threshold and a function of one's own."""
-    objective = sht.Custom(drawn_function, np.zeros(len(next(iter(KINDS.values())))), np.ones((N, P)), np.ones(N))
+    objective = sht.Custom(drawn_function, np.zeros(10), np.ones((N, P)), np.ones(N))
     objective = objective.started(np.zeros(P))
     try:
         (default_solver(objective, threshold) if solver is None else solver).check(objective, threshold)
@@ -112,53 +112,48 @@ def test_what_converged_is_level_and_curves_upwards(solver, threshold, double):
                 inside[cases.members(found.support)] = True
                 if threshold == "groups":
                     inside = np.repeat(inside[:3], 2)
-                if threshold != "penalty":
-                    inside |= np.count_nonzero(x) < (K if threshold != "groups" else 0)
-                free = inside.copy()
-                if threshold in ("bounds", "nonnegative", "simplex"):
-                    lower, upper = {"bounds": (-0.4, 0.6)}.get(threshold, (0, np.inf))
-                    free &= (x > lower) & (x < upper)
-                    level = np.mean(slope[free]) if threshold == "simplex" and free.any() else 0.0
-                    slope = slope - level
-                    at_bound = inside & ~free
-                    outwards = np.where(x <= lower, -slope, slope)
-                    assert np.all(outwards[at_bound] <= 1e-2 * slopes), (name, seed)
+                inside |= np.count_nonzero(x) < (0 if threshold in ("groups", "penalty") else K)
+                lower, upper = LIMITS.get(threshold, (-np.inf, np.inf))
+                free = inside & (x > lower) & (x < upper)
+                if threshold == "simplex" and free.any():
+                    slope = slope - np.mean(slope[free])
+                outwards = np.where(x <= lower, -slope, slope)
+                assert np.all(outwards[inside & ~free] <= 1e-2 * slopes), (name, seed)
                 assert np.all(np.abs(slope[free]) <= 1e-2 * slopes + 1e-9), (name, seed, slope, slopes)
                 if threshold != "simplex":
                     assert np.all(bend[free] >= -1e-2 * bends - 1e-4), (name, seed, bend, bends)
     for name in SMOOTH:
         assert ended[name] == {RESULTS.converged}, (name, ended[name])
     for name in ("unbounded", "maximised"):
-        assert threshold in ("bounds", "simplex", "nonnegative") or RESULTS.converged not in ended[name], name
+        assert threshold in LIMITS or RESULTS.converged not in ended[name], name
+
+
+def of_two_features(*names):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N, P))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)
+    return [sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y) for name in names]
 
 
 @pytest.mark.parametrize("name", ["kinked", "maximised"])
-def test_a_result_says_what_failed_and_what_helps(name):
+def test_a_result_says_what_failed_and_what_helps(name, x64):
     """The cases that were called converged, swap-optimal or stationary at x = 0."""
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((N, P))
-    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)
-    with jax.enable_x64(True):
-        objective = sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y)
-        found = sht.solve(objective, sht.Sparsity(K), throw=False)
-        assert found.result in (RESULTS.stalled, RESULTS.nonfinite, RESULTS.max_steps) and found.fired == 0
-        assert "x0" in found.describe() and "fired" not in found.describe()
-        assert not sht.certificate(objective, sht.Sparsity(K), found).swap_gain == 0
+    (objective,) = of_two_features(name)
+    found = sht.solve(objective, sht.Sparsity(K), throw=False)
+    assert found.result in (RESULTS.stalled, RESULTS.nonfinite, RESULTS.max_steps) and found.fired == 0
+    assert "x0" in found.describe() and "fired" not in found.describe()
+    assert not sht.certificate(objective, sht.Sparsity(K), found).swap_gain == 0
 
 
-def test_a_path_and_a_batch_say_so_too():
-    rng = np.random.default_rng(1)
-    X = rng.standard_normal((N, P))
-    y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(N)
+def test_a_path_and_a_batch_say_so_too(x64):
     names = ("smooth", "kinked", "no gradient at zero", "maximised")
-    with jax.enable_x64(True):
-        objectives = [sht.Custom(drawn_function, np.asarray(KINDS[name], float), X, y) for name in names]
-        for name, objective in zip(names, objectives, strict=True):
-            results = sht.solve_path(objective, ks=[1, 2]).result
-            assert np.all((results == RESULTS.converged) == (name == "smooth")), (name, results)
-        batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
-        results = cases.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.solvers.HTP()).result))(batch)
-        assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
+    objectives = of_two_features(*names)
+    for name, objective in zip(names, objectives, strict=True):
+        results = sht.solve_path(objective, ks=[1, 2]).result
+        assert np.all((results == RESULTS.converged) == (name == "smooth")), (name, results)
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *objectives)
+    results = cases.jit(jax.vmap(lambda each: sht.solve(each, sht.Sparsity(K), sht.solvers.HTP()).result))(batch)
+    assert results[0] == RESULTS.converged and RESULTS.converged not in results[1:], results
 
 
 def student(x, X, y):
@@ -167,24 +162,20 @@ def student(x, X, y):
     return 2 * jnp.mean(jnp.log1p(r**2 / 3)) + x["log_scale"]
 
 
-def test_a_scale_that_is_learned_is_found():
+def test_a_scale_that_is_learned_is_found(x64):
     structure = sht.LeafSparsity({"w": K, "log_scale": None})
-    with jax.enable_x64(True):
-        for seed in range(6):
-            rng = np.random.default_rng(seed)
-            X = rng.standard_normal((40, P)) * 10 ** rng.uniform(-1, 1, P)
-            signal = 1.5 * X[:, 0] / X[:, 0].std() - X[:, 1] / X[:, 1].std()
-            y = (signal + 0.3 * rng.standard_t(3, 40)) * 10 ** rng.uniform(-1, 1)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, P)) * 10 ** rng.uniform(-1, 1, P)
+        signal = 1.5 * X[:, 0] / X[:, 0].std() - X[:, 1] / X[:, 1].std()
+        y = (signal + 0.3 * rng.standard_t(3, 40)) * 10 ** rng.uniform(-1, 1)
 
-            def on(pair, v, X=X, y=y):
-                r = (X[:, pair] @ v[:-1] - y) * np.exp(-v[-1])
-                return 2 * np.mean(np.log1p(r**2 / 3)) + v[-1]
+        def on(pair, v, X=X, y=y):
+            r = (X[:, pair] @ v[:-1] - y) * np.exp(-v[-1])
+            return 2 * np.mean(np.log1p(r**2 / 3)) + v[-1]
 
-            best = min(
-                minimize(lambda v, pair=pair: on(pair, v), [0, 0, start]).fun
-                for pair in map(list, itertools.combinations(range(P), K))
-                for start in (0.0, -1.0)
-            )
-            objective = sht.Custom(student, X, y, like={"w": np.zeros(P), "log_scale": np.zeros(())})
-            found = sht.solve(objective, structure, sht.solvers.HTP())
-            assert found.result == RESULTS.converged and abs(found.value - best) <= 1e-6 * (1 + abs(best)), seed
+        pairs = itertools.product(map(list, itertools.combinations(range(P), K)), (0.0, -1.0))
+        best = min(minimize(lambda v, pair=pair: on(pair, v), [0, 0, start]).fun for pair, start in pairs)
+        objective = sht.Custom(student, X, y, like={"w": np.zeros(P), "log_scale": np.zeros(())})
+        found = sht.solve(objective, structure, sht.solvers.HTP())
+        assert found.result == RESULTS.converged and abs(found.value - best) <= 1e-6 * (1 + abs(best)), seed

@@ -16,6 +16,7 @@ import sparsehtp as sht
 from sparsehtp._types import replace
 from sparsehtp.columns import Columns, moments
 from sparsehtp.designs.dense import subtracts_exactly
+from sparsehtp.designs.sparse import as_design
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
@@ -29,10 +30,9 @@ def products(design, w, r, s, idx, rows):
     return design.mv(w), design.rmv(r), columns, design.rows(rows), norms, design.moments(s), design.magnitudes()
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_products_match_numpy(name, dtype):
+def test_products_match_numpy(x64, name, dtype):
     X = ARRAY.astype(dtype)
     design = cases.DESIGNS[name](X)
     tol = 1e-5 if dtype == np.float32 else 1e-12
@@ -67,10 +67,9 @@ def weighted(design, s):
     return facts, columns.row_sizes(), columns.gram_diagonal(s), columns.moments(), columns.norms()
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", cases.DESIGNS)
-def test_a_row_without_weight_may_hold_any_number(name, dtype):
+def test_a_row_without_weight_may_hold_any_number(x64, name, dtype):
     X, s = ARRAY.astype(dtype), WEIGHTS.astype(dtype)
     s[2], X[:, 4] = 0, 1 / 3
     far = X.copy()
@@ -81,8 +80,7 @@ def test_a_row_without_weight_may_hold_any_number(name, dtype):
     chex.assert_trees_all_close(weighted(cases.DESIGNS[name](far), s / s.sum()), near, rtol=10 * np.finfo(dtype).eps)
 
 
-@pytest.mark.usefixtures("x64")
-def test_zeros_of_a_sparse_column_count_by_their_weight():
+def test_zeros_of_a_sparse_column_count_by_their_weight(x64):
     """None, hardly any, or nearly all: what rounding leaves of their share is no deviation, and no root of less."""
     found = cases.jit(lambda design, weights: design.moments(weights))
     for seed in range(8):
@@ -98,10 +96,9 @@ def test_zeros_of_a_sparse_column_count_by_their_weight():
         np.testing.assert_allclose(deviation[3], np.sqrt(share * (1 - share)) / 3, rtol=1e-12)
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_facts_on_the_host_are_those_of_a_program_and_of_float64(dtype, order, monkeypatch):
+def test_facts_on_the_host_are_those_of_a_program_and_of_float64(x64, dtype, order, monkeypatch):
     monkeypatch.setattr(moments, "PIECE", 256)  # pieces of a few rows, and of a few columns
     rng, (small, large) = np.random.default_rng(3), (np.finfo(dtype).tiny / 8, np.finfo(dtype).max / 4)
     X = np.asarray(rng.standard_normal((70, 9)) * 10.0 ** rng.integers(-9, 9, 9) + 100, dtype, order)
@@ -141,8 +138,7 @@ def test_a_difference_is_exact_where_undoing_it_gives_both_back():
     assert 0.1 < np.mean(exact) < 0.9
 
 
-@pytest.mark.usefixtures("x64")
-def test_centred_columns_and_what_was_subtracted_are_the_data():
+def test_centred_columns_and_what_was_subtracted_are_the_data(x64):
     """Where nothing is rounded, in rows with a weight: there by multiples of a grain; constant columns become zero."""
     grain, weights = np.full(4, 2.0**-10), np.arange(7.0) % 3
     X = np.round(ARRAY[:, :4] / grain) * grain + [0, 100, 1 / 3, 5]
@@ -163,11 +159,8 @@ def test_columns_of_zeros_at_the_end_are_left_out():
         chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
         np.testing.assert_array_equal(make(X).subset(jnp.array([2, 0])).columns(jnp.arange(2)), X[:, [2, 0]])
     by_column = make(X).by_column  # a chunk of zeros that fills a bucket belongs to the last column, here and there
-    filled = by_column._replace(
-        data=jnp.pad(by_column.data, ((0, 1), (0, 0))),
-        indices=jnp.pad(by_column.indices, ((0, 1), (0, 0))),
-        owner=jnp.append(by_column.owner, 4),
-    )
+    more = {name: jnp.pad(getattr(by_column, name), ((0, 1), (0, 0))) for name in ("data", "indices")}
+    filled = by_column._replace(**more, owner=jnp.append(by_column.owner, 4))
     few = replace(make(X), by_column=filled).narrowed(3)
     np.testing.assert_array_equal(few.by_column.owner, np.append(by_column.owner, 2))
     np.testing.assert_array_equal(few.rmv(jnp.ones(3)), X[:, :3].sum(0))
@@ -185,15 +178,9 @@ def test_integers_become_floats(dtype, name):
 
 
 def test_every_table_becomes_a_design_of_its_kind():
-    from sparsehtp.designs.sparse import as_design
-
-    for kind, tables in (
-        (sht.designs.DenseDesign, ([[1.0, 0.0]], np.eye(2, dtype=np.float16), jnp.eye(2))),
-        (
-            sht.designs.SparseDesign,
-            (sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))),
-        ),
-    ):
+    dense = [[1.0, 0.0]], np.eye(2, dtype=np.float16), jnp.eye(2)
+    others = sparse.csr_array(np.eye(2)), sparse.coo_matrix(np.eye(2)), BCOO.fromdense(np.eye(2))
+    for kind, tables in ((sht.designs.DenseDesign, dense), (sht.designs.SparseDesign, others)):
         for table in tables:
             design = as_design(table)
             assert isinstance(design, kind) and as_design(design) is design and design.dtype == np.float32

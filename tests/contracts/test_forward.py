@@ -13,7 +13,6 @@ from scipy.optimize import nnls
 
 import sparsehtp as sht
 from sparsehtp import _solve
-from sparsehtp.linalg import lane_axis
 from sparsehtp.results import FIRED, RESULTS
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -50,15 +49,12 @@ def model(loss, X, y, weights, l2=L2, offset=OFFSET):
 
 
 @cases.jit
-def lane_path(solver, objective, threshold):
-    def run(_):
-        return solver.path(objective, threshold.bind(objective), jax.random.key(0))
-
-    return jax.tree.map(lambda a: a[0], jax.vmap(run, axis_name=lane_axis())(jnp.zeros(1)))
+def found(solver, objective, threshold):
+    return solver.path(objective, threshold.bind(objective), jax.random.key(0))
 
 
 def path(solver, objective, k=K_MAX):
-    return lane_path(solver, objective, sht.Sparsity(k, k_max=K_MAX, keep=[KEEP]))
+    return found(solver, objective, sht.Sparsity(k, k_max=K_MAX, keep=[KEEP]))
 
 
 def solve(solver, objective, k, **rest):
@@ -255,7 +251,7 @@ def test_nonnegative_coefficients():
         S = [*S, int(np.argmax(scores))]
     threshold = sht.Sparsity(3, k_max=4, lower=0)
     objective = sht.LinearModel(X, y, l2=L2, sample_weight=weights, fit_intercept=True)
-    trail = lane_path(sht.solvers.ForwardSelection("omp"), objective, threshold)
+    trail = found(sht.solvers.ForwardSelection("omp"), objective, threshold)
     assert features(trail, 3) == S[:3] and np.all(trail.z[:, 1:] >= 0)
     np.testing.assert_allclose(trail.value[:4], values, rtol=1e-7)
 

@@ -28,15 +28,14 @@ def test_value_is_the_one_in_the_table(loss):
     np.testing.assert_allclose(value, reference(ETA, y), rtol=1e-12, atol=1e-14)
     own = [*vars(loss).values()]
     jax.eval_shape(lambda own: type(loss)(*own).check_targets(y), own)  # they may be traced
+    drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
     if not loss.classification:
-        drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
         m = loss.mean(jnp.asarray(0.3))
         np.testing.assert_allclose(drawn.mean(), m, atol=0.05)
         q, d = getattr(loss, "power", 2), getattr(loss, "dispersion", 0)
         variance = 0.09 if loss.location else 0.5 * m**q if loss.free_dispersion and q != 1 else m + d * m**2
         np.testing.assert_allclose(drawn.var(), variance, rtol=0.1)
     else:
-        drawn = loss.draw_targets(np.full(20_000, 0.3), np.random.default_rng(0))
         np.testing.assert_allclose(np.mean(drawn > 0), 1 / (1 + np.exp(-1)), atol=0.02)
     if loss.kinked:  # a quadratic that touches the loss lies above it, of a loss of eta - y the least that does
         eta, y, other = ETA[:40], y[:40], np.linspace(-20, 20, 2001)[:, None]

@@ -82,8 +82,7 @@ def test_inside_a_loop_in_lanes_of_lanes(x64):
         np.testing.assert_allclose(ours[i], best(A[i], 2), atol=1e-12 if x64 else 3e-6)
 
 
-@pytest.mark.usefixtures("x64")
-def test_two_large_sides(monkeypatch):
+def test_two_large_sides(x64, monkeypatch):
     monkeypatch.setattr(low_rank, "SMALL_SIDE", 20)
     rng = np.random.default_rng(3)
     U, V = np.linalg.qr(rng.standard_normal((60, 40)))[0], np.linalg.qr(rng.standard_normal((50, 40)))[0]
@@ -94,8 +93,7 @@ def test_two_large_sides(monkeypatch):
     low_rank._batched.cache_clear()
 
 
-@pytest.mark.usefixtures("x64")
-def test_tangents_are_an_orthogonal_projection():
+def test_tangents_are_an_orthogonal_projection(x64):
     rng = np.random.default_rng(5)
     objective = sht.MultiResponse(np.ones((2, 6)), np.ones((2, 4)), fit_intercept=True)
     threshold = sht.Rank(2).bind(objective)
@@ -125,8 +123,7 @@ def test_factors_differ_where_their_spaces_or_ranks_do():
     assert [bool(replace(threshold, r=np.int32(r)).overflow(jnp.zeros(20))) for r in (3, 4)] == [False, True]
 
 
-@pytest.mark.usefixtures("x64")
-def test_directional_derivatives_are_those_of_the_best_approximation():
+def test_directional_derivatives_are_those_of_the_best_approximation(x64):
     """And numbers where a triplet is zero."""
     A, D = np.random.default_rng(2).standard_normal((2, 6, 4))
 
