@@ -99,6 +99,9 @@ def test_what_converged_is_level_and_curves_upwards(solver, threshold, double):
                 found = sht.solve(objective, structure, SOLVERS[solver], throw=False)
                 result = RESULTS(int(found.result))
                 ended.setdefault(name, set()).add(result)
+                if threshold == "sparsity" and np.isfinite(found.value):
+                    said = sht.certificate(objective, structure, found).statement
+                    assert "No exchange" not in said and "This is the best" not in said, (name, seed, said)
                 if result is not RESULTS.converged:
                     assert result not in (RESULTS.stalled, RESULTS.nonfinite) or found.fired == 0, (name, result)
                     continue

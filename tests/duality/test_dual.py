@@ -106,10 +106,12 @@ def test_the_direction_is_the_gradient_of_the_dual(intercept):
     loss = sht.losses.Huber(3.0)
     X, y, weights, rng = problem(loss, 1)
     model = sht.LinearModel(X, y, loss, l2=0.5, sample_weight=weights, fit_intercept=intercept, offset=0.1 * X[:, 0])
-    for threshold in (sht.Sparsity(2, keep=KEPT), sht.L0L1L2(0.01, 0.02)):
+    for threshold in (sht.Sparsity(2, keep=KEPT), sht.Sparsity(0, 3), sht.L0L1L2(0.01, 0.02)):
         dual = dual_of(model, threshold)
         a = dual.project(0.3 * rng.standard_normal(N))
         point = dual.point(a)
+        if isinstance(threshold, sht.Sparsity):
+            assert np.count_nonzero(point.x[:P]) == threshold.k + dual.threshold.keep.size
         x, eta = dual.predict(point)
         omega = weights / weights.sum()
         directions = np.eye(N)
