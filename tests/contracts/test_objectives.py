@@ -166,6 +166,7 @@ def test_a_column_of_nothing_costs_the_others_nothing():
             columns = sht.LinearModel(kind(Z), Y, fit_intercept=True, standardize=standardize).columns
             squares = moments(columns, WEIGHTS / 3)
             assert not squares[nothing].any() and (squares[~nothing] > 1e-5).all()
+            assert not (standardize and columns.transpose_product(Y)[:11][nothing].any())
             for weights in np.eye(N):  # of a row at the mean next to nothing is left
                 assert (diagonal(columns, weights) >= 0).all()
 
