@@ -165,6 +165,7 @@ REFUSALS = [
     *((LDA(2, priors=priors), COUNTS, {}, "^priors: ") for priors in ([0.5, 0.6, 0.1], [1.0])),
     *((LDA(k), COUNTS, {}, "^k: ") for k in ("aic", 16)),
     (LDA(2), COUNTS, {"X": np.c_[X, np.ones(20)]}, "variable 3 is constant"),
+    (LDA(2), COUNTS, {"sample_weight": COUNTS < 1}, "^y: needs two classes with positive weight, got 1 class"),
     (COX, SURVIVAL * [1, 0], {}, "^y: no row with a positive weight has an event"),
     (COX, SURVIVAL - [2, 0], {}, "^y: times must be >= 0"),
     (COX, Y, {}, r"^y: needs a structured array .* got shape \(20,\)"),
