@@ -75,6 +75,10 @@ def test_limits_of_the_iteration():
     loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, Y)
     tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, Y)
     assert loose.n_iter_ < tight.n_iter_
+    far = sht.SparseRegressor(k=3, solver=sht.solvers.IHT(sht.steps.ConstantStep(1e60)))
+    with pytest.warns(ConvergenceWarning, match="infinite"):  # by a step that is not taken
+        values = far.fit(X, Y).history_["value"]
+    assert far.result_ == "nonfinite" and np.isfinite(values).all() and len(values) == far.n_iter_ - 1 > 0
 
 
 def test_booleans_are_targets_and_no_events():

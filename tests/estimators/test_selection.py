@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.estimators import fit
+from sparsehtp.estimators import base, fit
 from sparsehtp.estimators.padding import Padding, bucket
 from sparsehtp.estimators.regressor import without_features
 from sparsehtp.estimators.scoring import make_scoring
@@ -110,21 +110,28 @@ def test_the_noise_of_a_choice_is_that_of_the_next_smaller_size():
     assert noise_of_choice(table | {"l2s": np.ones(8), "row": 1, "scores": np.full((2, 8), np.inf)}) is None
 
 
-@pytest.mark.parametrize("counted", ["rows", "classes", "events"])
-def test_folds_of_few_different_rows_do_not_depend_on_their_order(counted):
+@pytest.mark.parametrize("kind", [sht.SparseRegressor, sht.SparseClassifier, sht.SparseCox])
+def test_folds_of_few_different_rows_do_not_depend_on_their_order(kind, monkeypatch):
     """Rows with equal features and y are told apart by their weights, other targets and offsets, in float32 too."""
     rng = np.random.default_rng(2)
     n = 4000
-    features = rng.integers(0, 2, (n, 5)).astype(np.float32)
-    y = rng.integers(0, 2, n) > 0 if counted != "rows" else rng.integers(0, 4, n)
-    weights, others = rng.integers(1, 3, n).astype(float), [rng.random((n, 2)).round(1), rng.random(n).round(1)]
+    features, weights = rng.integers(0, 2, (n, 5)).astype(np.float32), rng.integers(1, 3, n).astype(float)
+    y, offset = np.column_stack([rng.random(n).round(1), rng.integers(0, 2, n)]), rng.random((n, 2)).round(1)
+    if kind is not sht.SparseRegressor:  # of several responses
+        y, offset = y[:, 1] if kind is sht.SparseClassifier else y, offset[:, 0]
+
+    def stop(problem, folds, *_):
+        raise StopIteration(folds)
+
+    monkeypatch.setattr(base, "fit_targets", stop)
 
     def held(order):
         """What the rows of each fold hold, in no order."""
-        own = [each[order] for each in others]
-        pairs = make_folds(3, features[order], y[order], weights[order], counted, others=own)
+        with pytest.raises(StopIteration) as stopped:
+            kind(cv=3, solver="htp").fit(features[order], y[order], weights[order], offset=offset[order])
+        (pairs,) = stopped.value.args
         assert len(pairs) == 3
-        rows = np.column_stack([features, y, weights, *others])[order]
+        rows = np.column_stack([features, y, weights, offset])[order]
         return [np.sort(rows[test].view([("", rows.dtype)] * rows.shape[1]), axis=0) for _, test in pairs]
 
     for one, other in zip(held(np.arange(n)), held(rng.permutation(n)), strict=True):
@@ -335,17 +342,20 @@ def test_a_criterion_takes_candidates():
 
 
 def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
-    """It does where folds decide and a weight counts as rows, and never takes one away."""
+    """It does where folds decide and a weight counts as rows, and never takes one away; none repeats no folds."""
 
-    def stop(*_, ks, **more):
-        raise StopIteration(ks.max())
+    def stop(*_, ks, folds, **more):
+        raise StopIteration(int(ks.max()), len(folds or ()))
 
     monkeypatch.setattr(fit, "choose", stop)
-    wide, most = RNG.standard_normal((N, 40)), {"cv": (14, 14, 30), "bic": (14, 14, 14)}
-    for k, expected in most.items():
-        for unit, largest in zip((0.05, 1.0, 2.0), expected, strict=True):
-            with pytest.raises(StopIteration, match=f"^{largest}$"):
-                sht.SparseRegressor(k, solver="htp").fit(wide, Y, np.full(N, unit))
+    wide, units = RNG.standard_normal((N, 40)), [np.full(N, unit) for unit in (0.05, 1.0, 2.0)]
+    found = [
+        (k, wide, *each) for k in ("cv", "bic") for each in zip(units, (14, 14, 30 if k == "cv" else 14), strict=True)
+    ]
+    for k, data, weights, most in [*found, ("cv", X, units[1], 8), ("cv", X, np.arange(N) < 31.0, 7)]:
+        folds = {"bic": 0, "cv": 20 if most == 8 else 5}[k]
+        with pytest.raises(StopIteration, match=rf"^\({most}, {folds}\)$"):
+            sht.SparseRegressor(k, solver="htp").fit(data, Y, weights)
 
 
 def test_groups_of_rows_stay_together():

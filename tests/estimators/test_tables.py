@@ -113,8 +113,9 @@ def test_what_a_column_is(cells, kind):
 
 def test_what_is_empty_or_left_out_is_filled_or_not_looked_at():
     letters = pd.DataFrame({"letter": list("abc"), "gone": np.nan, "z": ["1.5", "1,5", "x"]})
-    made = sht.TablePreprocessor("mean", dummies=True, drop=["z"], decimal=",").fit_transform(letters)
-    np.testing.assert_array_equal(made, [[0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    for out in ({"drop": ["z"]}, {"id": "z"}):
+        made = sht.TablePreprocessor("mean", dummies=True, decimal=",", **out).fit_transform(letters)
+        np.testing.assert_array_equal(made, [[0, 0, 0], [0, 1, 0], [0, 0, 1]])
     only = sht.TablePreprocessor("mean", dummies=True).fit_transform(letters[["letter"]])
     np.testing.assert_array_equal(only, np.eye(3)[:, 1:])
 
