@@ -24,7 +24,6 @@ Y = X[:, 0] + 0.1 * RNG.standard_normal(20)
 LABELS = Y > np.median(Y)
 ESTIMATORS = [(sht.SparseRegressor, Y), (sht.SparseClassifier, LABELS)]
 
-
 PARAMETERS = {
     "k": [-1, 4, 2.5, "3", True, None, "gcv", np.array(2), np.inf, np.nan],
     "cv": [1, "many", [([0, 1], [20])], [(range(10), range(5, 10))], [(range(10), [])], [(range(20), [0])]],
@@ -125,6 +124,7 @@ REFUSALS = [
     (R(1), Y, {"offset": Y[1:]}, "offset"),
     (R(1), Y, {"offset": SEVERAL}, r"^offset: needs shape \(20,\).*got \(20, 2\)"),
     (R(1), SEVERAL, {"offset": X}, r"offset: needs shape \(20,\).*or \(20, 2\).*got \(20, 3\)"),
+    (R(1, shared=False), SEVERAL, {"offset": SEVERAL}, r"^offset: needs shape \(20,\), one value per row of X, got"),
     (C(1), COUNTS, {"offset": Y}, "offset: is for two classes, but y has 3"),
     *((R(l1=l1), Y, {}, "^l1: stands beside a price") for l1 in (0.1, [0.0, 0.1])),
     *((R(l0=0.1, k=k), Y, {}, "^k: a price l0 stands in its place") for k in (3, "bic", np.arange(3))),
@@ -184,7 +184,6 @@ REFUSALS = [
     (ORDINAL, COUNTS, {"sample_weight": COUNTS < 2}, "^y: class .*2.* has no positive weight"),
     (ORDINAL, COUNTS, {"sample_weight": COUNTS < 1}, "^y: only one class has positive weight"),
     (ORDINAL, COUNTS, {"offset": np.zeros(3)}, "^offset: needs shape .*, one value per row"),
-    (ORDINAL, COUNTS, {"sample_weight": -np.ones(20)}, "^sample_weight: must be >= 0"),
 ]
 
 

@@ -17,8 +17,6 @@ from sklearn.model_selection import GroupKFold, KFold, cross_validate
 import sparsehtp as sht
 
 N, P = 60, 8
-
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) * np.logspace(-2, 2, P) + RNG.standard_normal(P)
 Y = X @ (np.isin(np.arange(P), (1, 4, 6)) * [3.0, -2, 1, 1, 2, 1, -1, 1] / X.std(axis=0)) + 7

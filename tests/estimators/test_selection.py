@@ -130,7 +130,6 @@ def test_folds_of_few_different_rows_do_not_depend_on_their_order(kind, monkeypa
         with pytest.raises(StopIteration) as stopped:
             kind(cv=3, solver="htp").fit(features[order], y[order], weights[order], offset=offset[order])
         (pairs,) = stopped.value.args
-        assert len(pairs) == 3
         rows = np.column_stack([features, y, weights, offset])[order]
         return [np.sort(rows[test].view([("", rows.dtype)] * rows.shape[1]), axis=0) for _, test in pairs]
 
@@ -205,10 +204,6 @@ def test_folds_count_rows_without_weight(estimator):
     np.testing.assert_allclose(with_all.coef_, without.coef_, rtol=1e-9)
     with pytest.raises(ValueError, match="cv: a part of fold 0 has no row"):
         clone(estimator).set_params(cv=[(rows, np.flatnonzero(weights == 0))]).fit(data, y, weights)
-    with pytest.raises(ValueError, match="cv: fold numbers are 90 integers"):
-        clone(estimator).set_params(cv=np.arange(89)).fit(data, y, weights)
-    with pytest.raises(ValueError, match="cv: fold 0 tests on rows"):
-        clone(estimator).set_params(cv=[(rows, rows[:5])]).fit(data, y, weights)
 
 
 @pytest.mark.parametrize("y", [[1.0], [[1.0, 2.0]]])
@@ -219,21 +214,6 @@ def test_one_row(y):
     assert model.k_ == 0
     one = sht.SparseRegressor(k=1, solver="htp").fit(np.ones((1, 10)), y)
     np.testing.assert_allclose(one.predict(np.ones((1, 10))), y)
-
-
-@pytest.mark.slow
-def test_wide_standard_errors_do_not_empty_the_model():
-    rng = np.random.default_rng(0)
-    features = rng.standard_normal((2200, 40))
-    mean = np.exp(0.3 + features[:, :6] @ [0.8, -0.6, 0.5, 0.5, -0.4, 0.3])
-    counts = rng.negative_binomial(2, 2 / (2 + mean)).astype(float)
-    scores = {
-        rule: sht.SparseRegressor(loss="poisson", rule=rule)
-        .fit(features[:200], counts[:200])
-        .score(features[200:], counts[200:])
-        for rule in ("strong-ridge", "best")
-    }
-    assert scores["strong-ridge"] > 0.97 * scores["best"] > 0.4
 
 
 def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():
@@ -348,13 +328,11 @@ def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
         raise StopIteration(int(ks.max()), len(folds or ()))
 
     monkeypatch.setattr(fit, "choose", stop)
-    wide, units = RNG.standard_normal((N, 40)), [np.full(N, unit) for unit in (0.05, 1.0, 2.0)]
-    found = [
-        (k, wide, *each) for k in ("cv", "bic") for each in zip(units, (14, 14, 30 if k == "cv" else 14), strict=True)
-    ]
-    for k, data, weights, most in [*found, ("cv", X, units[1], 8), ("cv", X, np.arange(N) < 31.0, 7)]:
-        folds = {"bic": 0, "cv": 20 if most == 8 else 5}[k]
-        with pytest.raises(StopIteration, match=rf"^\({most}, {folds}\)$"):
+    wide, most = RNG.standard_normal((N, 40)), {"cv": ("14, 5", "14, 5", "30, 5"), "bic": ("14, 0",) * 3}
+    given = [(k, wide, np.full(N, u), most[k][i]) for k in most for i, u in enumerate((0.05, 1.0, 2.0))]
+    given += [("cv", X, np.ones(N), "8, 20"), ("cv", X, np.arange(N) < 31.0, "7, 5")]
+    for k, data, weights, found in given:
+        with pytest.raises(StopIteration, match=rf"^\({found}\)$"):
             sht.SparseRegressor(k, solver="htp").fit(data, Y, weights)
 
 

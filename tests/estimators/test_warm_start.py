@@ -10,8 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 import sparsehtp as sht
 
 N, P, K = 80, 24, 4
-
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) + 0.8 * RNG.standard_normal((N, 1)) + 3  # correlated, and some matter
 ETA = X[:, ::6] @ [2.0, -1.0, 1.5, 1.0] + 5
@@ -53,6 +51,13 @@ def test_it_has_no_effect_where_k_is_chosen():
     chosen = sht.SparseRegressor(range(4), l2=0.01, warm_start=True).fit(X, Y)
     coef = chosen.coef_
     np.testing.assert_array_equal(chosen.fit(X, Y).coef_, coef)
+
+
+def test_fits_that_are_cut_short_go_on_from_each_other():
+    model = sht.SparseRegressor(K, l2=0.1, solver="iht", max_iter=2, warm_start=True)
+    with pytest.warns(ConvergenceWarning):
+        values = [model.fit(X, Y).objective_value_ for _ in range(4)]
+    assert np.all(np.diff(values) < 0)
 
 
 @pytest.mark.parametrize("loss", ["poisson", "hinge"])
