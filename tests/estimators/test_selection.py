@@ -261,8 +261,12 @@ def test_a_rate_without_features_is_the_mean_and_never_infinite():
 
 def test_a_criterion_needs_no_samples_where_it_chooses_nothing():
     check_total("sample_weight", 1.0, 1, np.array([3, 3]))
-    with pytest.raises(ValueError, match=r"^k: 1 samples \(events\) are too few"):
-        check_total("sample_weight", 1.0, 1, np.array([2, 3]))
+    for total, text in (
+        (1.0, r"^k: 1 samples \(events\) are too few"),
+        (2.5, "^sample_weight: the sum of the weights, 2.5"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            check_total("sample_weight", total, 1, np.array([2, 3]))
 
 
 def test_the_features_of_a_fold_are_finite():

@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import sparsehtp as sht
-from sparsehtp.estimators.tables import bad_cells, kind_of, kinds_of
+from sparsehtp.estimators.tables import bad_cells, kind_of, kinds_of, shown_rows
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -109,6 +109,11 @@ def test_what_a_column_is(cells, kind):
         there = [str(cell) not in ("None", "<NA>") for cell in cells]
         bad = [there[i] and not str(cell).isdigit() for i, cell in enumerate(cells)]
         np.testing.assert_array_equal(bad_cells(column), np.flatnonzero(bad))
+
+
+def test_of_rows_the_first_four_are_shown():
+    told = ["row a", "rows a, b, c, d", "rows a, b, c, d and 1 more"]
+    assert [shown_rows("abcdef", np.arange(6) < number) for number in (1, 4, 5)] == told
 
 
 def test_what_is_empty_or_left_out_is_filled_or_not_looked_at():
