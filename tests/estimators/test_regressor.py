@@ -69,7 +69,9 @@ def test_parameters_that_are_parts_are_cloned_and_pickled():
 def test_limits_of_the_iteration():
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         model = sht.SparseRegressor(k=3, solver="iht", max_iter=1).fit(X, Y)
-    assert model.n_iter_ == 1 and model.result_ == "max_steps"
+        assert model.n_iter_ == 1 and model.result_ == "max_steps"
+        values = [model.set_params(warm_start=each).fit(X, Y).objective_value_ for each in (False, True, True)]
+    assert (np.diff(values) < 0).all(), "each goes on where the last one was cut short"
     loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, Y)
     tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, Y)
     assert loose.n_iter_ < tight.n_iter_

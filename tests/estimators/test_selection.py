@@ -126,7 +126,6 @@ def test_folds_of_few_different_rows_do_not_depend_on_their_order(kind, monkeypa
     monkeypatch.setattr(base, "fit_targets", stop)
 
     def held(order):
-        """What the rows of each fold hold, in no order."""
         with pytest.raises(StopIteration) as stopped:
             kind(cv=3, solver="htp").fit(features[order], y[order], weights[order], offset=offset[order])
         (pairs,) = stopped.value.args
@@ -214,6 +213,17 @@ def test_one_row(y):
     assert model.k_ == 0
     one = sht.SparseRegressor(k=1, solver="htp").fit(np.ones((1, 10)), y)
     np.testing.assert_allclose(one.predict(np.ones((1, 10))), y)
+
+
+@pytest.mark.slow
+def test_wide_standard_errors_do_not_empty_the_model():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((2200, 40))
+    mean = np.exp(0.3 + features[:, :6] @ [0.8, -0.6, 0.5, 0.5, -0.4, 0.3])
+    counts = rng.negative_binomial(2, 2 / (2 + mean)).astype(float)
+    models = (sht.SparseRegressor(loss="poisson", rule=rule) for rule in ("strong-ridge", "best"))
+    strong, best = (model.fit(features[:200], counts[:200]).score(features[200:], counts[200:]) for model in models)
+    assert strong > 0.97 * best > 0.4
 
 
 def test_weights_that_are_alike_but_for_rounding_are_none_to_a_scorer():

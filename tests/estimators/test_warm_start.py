@@ -53,13 +53,6 @@ def test_it_has_no_effect_where_k_is_chosen():
     np.testing.assert_array_equal(chosen.fit(X, Y).coef_, coef)
 
 
-def test_fits_that_are_cut_short_go_on_from_each_other():
-    model = sht.SparseRegressor(K, l2=0.1, solver="iht", max_iter=2, warm_start=True)
-    with pytest.warns(ConvergenceWarning):
-        values = [model.fit(X, Y).objective_value_ for _ in range(4)]
-    assert np.all(np.diff(values) < 0)
-
-
 @pytest.mark.parametrize("loss", ["poisson", "hinge"])
 def test_a_start_that_is_far_out_is_no_worse_than_none(loss):
     rng = np.random.default_rng(0)

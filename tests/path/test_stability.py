@@ -61,11 +61,6 @@ def test_what_is_drawn_and_what_is_counted(monkeypatch):
         sht.stability_selection(model, **options | {"groups": np.ones(40)})
 
 
-def test_pairs_of_less_than_half_are_disjoint():
-    members = _stability._subsamples(np.arange(5, 40), 40, 6, 0.3, jax.random.key(0))
-    assert (members.sum(1) == 10).all() and not (members[::2] & members[1::2]).any()
-
-
 def stability(q, p, pairs=50, in_pairs=True):
     return sht.results.Stability(np.array([q]), np.zeros((1, p)), 2 * pairs, in_pairs, 0)
 
@@ -112,7 +107,7 @@ def test_shares_are_those_of_their_decimals():
     for rows in (37, 100, 1000):
         for i in range(1, 100):
             members = _stability._subsamples(np.arange(rows), rows, 2, i / 100, jax.random.key(0))
-            assert (members.sum(1) == i * rows // 100).all(), i
+            assert (members.sum(1) == i * rows // 100).all() and (i > 50 or not members.all(0).any()), i
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,13 @@ def test_shrinkage():
     np.testing.assert_allclose(model.covariance_, 0.75 * S + 0.25 * np.diag(np.diag(S)), atol=1e-7)
 
 
+def test_a_small_sample_gains_by_shrinkage():
+    wide, truth = make_precision(1040, 40, seed=0)
+    edges = np.count_nonzero(np.triu(truth, 1))
+    scores = {g: sht.SparsePrecision(edges, shrinkage=g).fit(wide[:40]).score(wide[40:]) for g in (0, "oas")}
+    assert scores["oas"] > scores[0] + 1
+
+
 def test_means_and_kept_edges():
     centred = sht.SparsePrecision(k=28, assume_centered=True, shrinkage=0).fit(X + 1)
     np.testing.assert_allclose(centred.covariance_, (X + 1).T @ (X + 1) / 300, atol=1e-7)
