@@ -107,7 +107,7 @@ class SparseCox(SparseLinearModel):
         offset = check_offset(offset, X)
         labels = _labels(strata, n)
         self.strata_ = np.unique(labels[weights > 0])
-        stratum = np.minimum(np.searchsorted(self.strata_, labels), max(self.strata_.size - 1, 0))
+        stratum = np.searchsorted(self.strata_, labels)  # of rows without weight any number
         if not event[weights > 0].any():
             raise ValueError("y: no row with a positive weight has an event; at least one must be seen.")
         options: dict[str, Any] = {"offset": offset, "groups": groups, "folds": folds}
@@ -139,8 +139,6 @@ class SparseCox(SparseLinearModel):
         # In logarithms: hazards of rows that a feature orders exactly leave the range of numbers.
         steps = np.full((self.strata_.size, self.event_times_.size), -np.inf)
         for row, own in zip(steps, (stratum == label for label in range(self.strata_.size)), strict=True):
-            if not own.any():
-                continue
             order = np.flatnonzero(own)[np.argsort(-time[own], kind="stable")]
             log_risk = np.logaddexp.accumulate(np.log(weights[order]) + (eta[order] - self.reference_))
             last = np.searchsorted(-time[order], -time[order], side="right") - 1

@@ -114,7 +114,7 @@ class SparseGraphModel(BaseEstimator):
 def pair_threshold(keep: Any, names: Sequence[str]) -> OffDiagonal:
     """The structure, with k = 0; pairs to keep by number or by name."""
     array = None if keep is None else np.asarray(keep)
-    if array is not None and array.dtype.kind in "UO" and array.size:
+    if array is not None and array.dtype.kind in "UO":
         unknown = sorted({str(name) for name in array.ravel()} - set(names))
         if unknown:
             raise ValueError(f"keep: {', '.join(unknown)} is no column name of X; names need a data frame.")

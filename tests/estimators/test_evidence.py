@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import cases
 import joblib
 import numpy as np
 import pytest
@@ -100,8 +101,9 @@ def test_prove_replaces_what_is_not_the_best(y):
         assert chosen.prove(20).proved
         refitted = sht.SparseRegressor(k=2, l2=0.1).fit(X[:, :2], y)
         np.testing.assert_allclose(chosen.coef_, [*refitted.coef_, 0, 0, 0, 0], atol=1e-12)
-        with pytest.raises(TypeError, match="threshold: a proof needs"):
-            sht.SparseRegressor(k=2, positive=True).fit(X, y).prove(1)
+        positive = sht.SparseRegressor(k=2, positive=True).fit(X, y)
+        cases.refused(TypeError, "threshold: a proof needs", lambda: positive.prove(1))
+        cases.refused(ValueError, "time_limit: must be a positive number", lambda: chosen.prove(0))
 
 
 def test_an_intercept_makes_up_for_rounded_coefficients(x64):

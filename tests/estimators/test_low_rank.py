@@ -46,7 +46,9 @@ def test_the_closed_form(r, standardize):
     np.testing.assert_allclose(model.intercept_, b, atol=1e-8)
     np.testing.assert_allclose(model.x_rotation_ @ model.y_loadings_.T, B, atol=1e-9)
     np.testing.assert_allclose(model.y_loadings_.T @ model.y_loadings_, np.eye(r), atol=1e-10)
-    assert model.rank_ == r == model.singular_values_.size and model.result_ == "converged"
+    sd = np.sqrt(np.cov(X.T, aweights=WEIGHTS, ddof=0).diagonal()) if standardize else np.ones(6)
+    np.testing.assert_allclose(model.singular_values_, np.linalg.svd(sd[:, None] * B)[1][:r], atol=1e-9)
+    assert model.rank_ == r and model.result_ == "converged"
     np.testing.assert_allclose(model.predict(X), X @ B + b, atol=1e-8)
 
 
@@ -80,16 +82,18 @@ def test_more_features_than_samples_under_a_ridge_of_each_feature():
         cases.refused(TypeError, "needs the squared loss", lambda: sht.reduced_rank(classes))
 
 
-def test_cross_validation():
+@pytest.mark.parametrize(("p", "rank"), [(4, 1), (6, 2)])
+def test_cross_validation(p, rank):
     folds = list(KFold(4, shuffle=True, random_state=2).split(X))
-    model = sht.LowRankRegressor(cv=folds, l2=0.01).fit(X, Y)
+    model = sht.LowRankRegressor(cv=folds, l2=0.01).fit(X[:, :p], Y)
     table = model.cv_results_
+    assert table["scores"].shape == (4, 1 + min(p, 5)) and np.array_equal(table["ranks"], range(1 + min(p, 5)))
     for number, (fit, held) in enumerate(folds):
-        for r in range(6):
-            B, b = closed_form(X[fit], Y[fit], r, 0.01)
-            expected = 0.5 * np.mean(np.sum((Y[held] - X[held] @ B - b) ** 2, 1))
+        for r in table["ranks"]:
+            B, b = closed_form(X[fit, :p], Y[fit], r, 0.01)
+            expected = 0.5 * np.mean(np.sum((Y[held] - X[held, :p] @ B - b) ** 2, 1))
             np.testing.assert_allclose(table["scores"][number, r], expected, rtol=1e-8)
-    assert model.rank_ == 2 == table["best_1se_index"]
+    assert model.rank_ == rank == table["best_1se_index"]
     A, T = problem(r=4, noise=8, seed=2)
     for options, expected in (({}, 2), ({"one_se": False}, 3)):
         assert sht.LowRankRegressor(cv=folds, l2=0.01, **options).fit(A, T).rank_ == expected
@@ -97,18 +101,19 @@ def test_cross_validation():
 
 @pytest.mark.parametrize("name", ["aic", "bic"])
 def test_criteria_are_those_of_residuals(name):
-    """With the n c numbers of the responses as the samples; a rank with as many parameters is none."""
+    """With the n c numbers of the responses as the samples, or their weight; a rank with as many parameters is none."""
     chosen = set()
-    for n, noise, seed in [(6, 3, 0), *itertools.product((30,), (3, 8), range(4))]:
+    for n, noise, seed in [(6, 3, 0), *itertools.product((30,), (3, 8), range(5))]:
         A, T = problem(n, r=4, noise=noise, seed=seed)
-        values = [np.inf] * 6
+        weights = np.random.default_rng(seed).integers(1, 4, n) if seed else np.ones(n)
+        values, size = [np.inf] * 6, 5 * weights.sum()
         for r in range(6):
-            B, b = closed_form(A, T, r, 1e-6)
+            B, b = closed_form(A, T, r, 1e-6, weights)
             df = r * (6 + 5 - r)
-            if df < 5 * n:
-                price = 2 if name == "aic" else np.log(5 * n)
-                values[r] = 5 * n * np.log(np.mean((T - A @ B - b) ** 2)) + price * df
-        model = sht.LowRankRegressor(name).fit(A, T)
+            if df < size:
+                price = 2 if name == "aic" else np.log(size)
+                values[r] = size * np.log(np.average(np.mean((T - A @ B - b) ** 2, 1), weights=weights)) + price * df
+        model = sht.LowRankRegressor(name).fit(A, T, weights)
         assert model.rank_ == np.argmin(values)
         chosen.add(model.rank_)
     assert len(chosen) > 2

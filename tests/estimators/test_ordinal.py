@@ -42,6 +42,9 @@ def test_scores_and_probabilities_of_coefficients_by_hand():
     y = model.levels_[np.arange(N) % 3]
     assert 0 < hits.mean() < 1 and model.score(X[:, :3], y, offset=offset + 3) == hits.mean()
     assert model.score(X[:, :3], y, weights, offset + 3) == pytest.approx(weights @ hits / weights.sum())
+    model.thresholds_ = np.array([0.5, 0.5])
+    with np.errstate(divide="raise"):  # between equal thresholds is nothing
+        assert not model.predict_proba(X[:, :3])[:, 2].any()
 
 
 def test_labels_and_their_order(fitted):
@@ -76,8 +79,9 @@ def test_categories_of_any_kind(fitted):
     assert list(mixed.levels_) == list(mixed.classes_) == ["none", 1, 2, (3, 4)]
     names = pd.Series(pd.Categorical.from_codes(CODE, ["poor", "fair", "good", "best"], ordered=True))
     assert list(make().fit(X, names.to_frame()).levels_) == ["poor", "fair", "good", "best"]
-    with pytest.raises(ValueError, match="without missing values"):
-        make().fit(X, names.where(CODE > 0))
+    for y, text in ((names.where(CODE > 0), "missing values"), (pd.concat([names, names], axis=1), "1d array")):
+        with pytest.raises(ValueError, match=text):
+            make().fit(X, y)
 
 
 def test_scorers_of_scikit_learn_see_the_right_classes():

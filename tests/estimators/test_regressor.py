@@ -17,8 +17,6 @@ from sklearn.model_selection import GroupKFold, KFold, cross_validate
 import sparsehtp as sht
 
 N, P = 60, 8
-
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) * np.logspace(-2, 2, P) + RNG.standard_normal(P)
 Y = X @ (np.isin(np.arange(P), (1, 4, 6)) * [3.0, -2, 1, 1, 2, 1, -1, 1] / X.std(axis=0)) + 7
@@ -71,10 +69,16 @@ def test_parameters_that_are_parts_are_cloned_and_pickled():
 def test_limits_of_the_iteration():
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         model = sht.SparseRegressor(k=3, solver="iht", max_iter=1).fit(X, Y)
-    assert model.n_iter_ == 1 and model.result_ == "max_steps"
+        assert model.n_iter_ == 1 and model.result_ == "max_steps"
+        values = [model.set_params(warm_start=each).fit(X, Y).objective_value_ for each in (False, True, True)]
+    assert (np.diff(values) < 0).all(), "each goes on where the last one was cut short"
     loose = sht.SparseRegressor(k=3, solver="iht", tol=1e-2).fit(X, Y)
     tight = sht.SparseRegressor(k=3, solver="iht", tol=1e-8).fit(X, Y)
     assert loose.n_iter_ < tight.n_iter_
+    far = sht.SparseRegressor(k=3, solver=sht.solvers.IHT(sht.steps.ConstantStep(1e60)))
+    with pytest.warns(ConvergenceWarning, match="infinite"):  # by a step that is not taken
+        values = far.fit(X, Y).history_["value"]
+    assert far.result_ == "nonfinite" and np.isfinite(values).all() and len(values) == far.n_iter_ - 1 > 0
 
 
 def test_booleans_are_targets_and_no_events():

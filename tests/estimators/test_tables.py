@@ -8,7 +8,7 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
 import sparsehtp as sht
-from sparsehtp.estimators.tables import bad_cells, kind_of, kinds_of
+from sparsehtp.estimators.tables import bad_cells, kind_of, kinds_of, shown_rows
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -111,10 +111,15 @@ def test_what_a_column_is(cells, kind):
         np.testing.assert_array_equal(bad_cells(column), np.flatnonzero(bad))
 
 
+def test_of_rows_the_first_four_are_shown():
+    assert [shown_rows("abcde", np.arange(5) < n) for n in (4, 5)] == ["rows a, b, c, d", "rows a, b, c, d and 1 more"]
+
+
 def test_what_is_empty_or_left_out_is_filled_or_not_looked_at():
     letters = pd.DataFrame({"letter": list("abc"), "gone": np.nan, "z": ["1.5", "1,5", "x"]})
-    made = sht.TablePreprocessor("mean", dummies=True, drop=["z"], decimal=",").fit_transform(letters)
-    np.testing.assert_array_equal(made, [[0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    for out in ({"drop": ["z"]}, {"id": "z"}):
+        made = sht.TablePreprocessor("mean", dummies=True, decimal=",", **out).fit_transform(letters)
+        np.testing.assert_array_equal(made, [[0, 0, 0], [0, 1, 0], [0, 0, 1]])
     only = sht.TablePreprocessor("mean", dummies=True).fit_transform(letters[["letter"]])
     np.testing.assert_array_equal(only, np.eye(3)[:, 1:])
 

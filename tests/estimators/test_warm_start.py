@@ -10,8 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 import sparsehtp as sht
 
 N, P, K = 80, 24, 4
-
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) + 0.8 * RNG.standard_normal((N, 1)) + 3  # correlated, and some matter
 ETA = X[:, ::6] @ [2.0, -1.0, 1.5, 1.0] + 5

@@ -32,7 +32,6 @@ def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
         for j in range(2):
             counts[j, path.support.idx[j][path.support.mask[j]]] += 1
     np.testing.assert_allclose(stability.probabilities, counts / 10)
-    np.testing.assert_allclose(stability.probabilities.sum(1), [1, 3])
     assert (drawn[0][::2] ^ drawn[0][1::2])[:, 5:].all()  # complementary pairs
     np.testing.assert_array_equal(stability.selected(0.6), counts >= 6)
 
@@ -62,11 +61,6 @@ def test_what_is_drawn_and_what_is_counted(monkeypatch):
         sht.stability_selection(model, **options | {"groups": np.ones(40)})
 
 
-def test_pairs_of_less_than_half_are_disjoint():
-    members = _stability._subsamples(np.arange(5, 40), 40, 6, 0.3, jax.random.key(0))
-    assert (members.sum(1) == 10).all() and not (members[::2] & members[1::2]).any()
-
-
 def stability(q, p, pairs=50, in_pairs=True):
     return sht.results.Stability(np.array([q]), np.zeros((1, p)), 2 * pairs, in_pairs, 0)
 
@@ -75,7 +69,8 @@ def test_bounds_by_hand():
     for threshold in (0.6, 0.9):
         found = stability(10, 1000).error_bound(threshold).meinshausen_buhlmann
         np.testing.assert_allclose(found, 100 / 1000 / (2 * threshold - 1))
-    assert np.isinf(stability(10, 1000, in_pairs=False).error_bound(0.9)).all()
+    for bare in (stability(10, 1000, in_pairs=False), stability(0, 0)):
+        assert np.isinf(bare.error_bound(0.9)).all()
     np.testing.assert_array_equal(np.ravel(stability(0, 1000).error_bound(0.9)), 0)
 
 
@@ -112,19 +107,7 @@ def test_shares_are_those_of_their_decimals():
     for rows in (37, 100, 1000):
         for i in range(1, 100):
             members = _stability._subsamples(np.arange(rows), rows, 2, i / 100, jax.random.key(0))
-            assert (members.sum(1) == i * rows // 100).all(), i
-
-
-def test_the_bound_holds_for_noise():
-    """q of p noise features at random: how many are selected stays below both bounds."""
-    rng = np.random.default_rng(0)
-    p, q, pairs, runs = 60, 6, 25, 400
-    false = 0
-    for _ in range(runs):
-        chosen = np.argsort(rng.random((2 * pairs, p)), axis=1)[:, :q]
-        false += np.sum(np.bincount(chosen.ravel(), minlength=p) >= 0.55 * 2 * pairs)
-    bound = stability(q, p, pairs).error_bound(0.55)
-    assert false / runs <= min(bound.meinshausen_buhlmann[0], bound.shah_samworth[0])
+            assert (members.sum(1) == i * rows // 100).all() and (i > 50 or not members.all(0).any()), i
 
 
 @pytest.mark.parametrize(

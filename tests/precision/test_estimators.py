@@ -228,6 +228,9 @@ def test_two_variables_are_enough():
     S = np.array([[2.0, 1.0], [1.0, 2.0]])
     found = sht.SparsePrecision(k=1, covariance="precomputed").fit(S)
     np.testing.assert_allclose(found.precision_, np.linalg.inv(S), rtol=1e-9)
+    for wrong in (S[0], S[:1], S - 2 * np.eye(2)):
+        with pytest.raises(ValueError, match="precision: needs a square matrix with a positive diagonal"):
+            graph.partial_correlations(wrong)
 
 
 def test_a_fit_that_was_cut_short_warns():
