@@ -39,11 +39,11 @@ def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
 
 
 def test_the_first_of_the_best_is_kept(monkeypatch):
-    """Of fifty steps from the start, by the optimiser that is given."""
+    """Of fifty steps from the start, by the optimiser and with the key that are given."""
     seen = []
 
     def step(params, state, *rest):
-        seen.append(rest[-1])
+        seen.append(rest[-2:])
         return [3.0, 1.0, 1.0][min(len(seen), 3) - 1], len(seen), {"l2": params["l2"] + 1}, state
 
     monkeypatch.setattr(tuning, "_step", step)
@@ -51,8 +51,8 @@ def test_the_first_of_the_best_is_kept(monkeypatch):
     tuned = sht.tune(model, sht.Sparsity(1), val=model, l2=1.0)
     assert (tuned.best_step, tuned.solution, tuned.value, tuned.values.size) == (1, 2, 1, 51)
     np.testing.assert_allclose(tuned.l2, np.e)
-    sht.tune(model, sht.Sparsity(1), val=model, l2=1.0, optimiser=own, steps=0)
-    assert seen[0] is tuning.ADAM and seen[-1] is own and len(seen) == 52
+    sht.tune(model, sht.Sparsity(1), val=model, l2=1.0, optimiser=own, steps=0, key=model)
+    assert seen[0][1] is tuning.ADAM and seen[-1] == (model, own) and len(seen) == 52
 
 
 def test_steps_are_searched_from_an_eighth_to_128_times_that_of_the_solver(monkeypatch):
@@ -72,8 +72,10 @@ def test_steps_are_searched_from_an_eighth_to_128_times_that_of_the_solver(monke
         search.values, np.where(search.sizes > 20, np.inf, np.abs(search.sizes - 3.5)), rtol=1e-6
     )
     assert search.solver.step_rule.size == search.sizes[search.best] == 4
-    with pytest.raises(ValueError, match="sizes: every one diverges, from 21 on"):
-        sht.tune_step(model, threshold, sht.solvers.IHT(), [30, 21])
+    assert sht.tune_step(model, threshold, sht.solvers.IHT(), 4).sizes.tolist() == [4]
+    for bad, message in (([30, 21], "every one diverges, from 21 on"), ([0, 4], "needs"), ([4, np.inf], "needs")):
+        with pytest.raises(ValueError, match=f"sizes: {message}"):
+            sht.tune_step(model, threshold, sht.solvers.IHT(), bad)
 
 
 @pytest.mark.slow
@@ -117,8 +119,6 @@ def test_validation_models_and_bad_input():
     assert pair.weights is None and pair.l2.shape == (10,) and seen == [(0, 2), (1, 2), (2, 2)]
     for bad, message in (
         ({}, "l2, weights: give starting values"),
-        ({"l2": 0.0}, "l2: needs starting values > 0"),
-        ({"weights": 1.0}, "weights: need starting values between 0 and 1"),
         ({"l2": 0.1, "groups": [1, 2]}, "groups: needs one label per feature"),
         ({"weights": 0.5, "groups": GROUPS}, "groups: only l2"),
     ):

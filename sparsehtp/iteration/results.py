@@ -72,7 +72,7 @@ class FIRED(enum.IntFlag):
     @property
     def sentence(self) -> str:
         """Names of the criteria, joined by 'and'."""
-        return " and ".join(member.name or "" for member in FIRED if member in self and member.value) or "none"
+        return " and ".join(member.name or "" for member in FIRED if member in self) or "none"
 
 
 FAULTS = (RESULTS.nonfinite, RESULTS.singular, RESULTS.support_overflow, RESULTS.invalid)

@@ -144,11 +144,11 @@ class CDSS(AbstractSolver):
 
 def looked_around(dual: Dual, state: CDSSState, x: Array, value: Array) -> tuple[Array, Array, Array]:
     """The gradient at a point, the least fall of its value that counts, and whether one more coefficient brings it."""
-    objective, p = dual.objective, state.energies.shape[0]
+    objective = dual.objective
     grad = objective.grad_at(objective.forward(x), x)
     fine = 0.1 * tolerance("gap", value.dtype) * jnp.abs(value)
     gain, _ = entry_gains(dual, state.energies, grad, x)
-    return grad, fine, jnp.any((gain > dual.prices[0] + fine) & (x[:p] == 0))
+    return grad, fine, jnp.any(gain > dual.prices[0] + fine)
 
 
 def entry_gains(

@@ -192,7 +192,7 @@ class StochasticHT(AbstractStochastic):
         step: a `ConstantStep`, `SampleStep` or `ScheduleStep` (of the epoch). None: `SampleStep(0.5)`.
         batch_size: samples per mini-batch; the papers have 1. None: n // 256, at least 1, and at most 256 or
             2^17 / p, whichever is more.
-        epoch: mini-batches per epoch. None: n // batch_size, at least one.
+        epoch: mini-batches per epoch. None: n // batch_size.
         replacement: draw with replacement; False: random permutations cut into batches.
 
     Returns the best epoch's end. Work per mini-batch: two products with its rows, and a top-k over p.
@@ -233,7 +233,7 @@ class StochasticHT(AbstractStochastic):
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         b = self.batch(objective)
-        steps = max(n // b, 1) if self.epoch is None else self.epoch
+        steps = n // b if self.epoch is None else self.epoch
         size = self.size(objective, state, t)
         batches = draw(jax.random.fold_in(state.key, t), n, b, steps, self.replacement)
 
@@ -326,7 +326,7 @@ class SVRGHT(AbstractStochastic):
     ) -> Epoch:
         n, samples = objective.n_samples, objective.samples()
         b = self.batch(objective)
-        m = max(3 * n // b, 1) if self.inner_steps is None else self.inner_steps
+        m = 3 * n // b if self.inner_steps is None else self.inner_steps
         size = self.size(objective, state, t)
         batch_key, stop_key = jax.random.split(jax.random.fold_in(state.key, t))
         batches = draw(batch_key, n, b, m, self.replacement)

@@ -156,7 +156,7 @@ def test_centred_columns_and_what_was_subtracted_are_the_data(x64):
 def test_columns_of_zeros_at_the_end_are_left_out():
     X = np.array([[1.0, 0, 2, 0, 0], [0, 3, 1, 0, 0], [0, 0, 5, 0, 0]], np.float32)
     for make in (cases.DESIGNS[name] for name in ("dense", "dense_fortran", "csr")):
-        chex.assert_trees_all_equal(make(X).narrowed(3), make(X[:, :3]))
+        chex.assert_trees_all_equal((make(X).narrowed(3), make(X).magnitudes()), (make(X[:, :3]), X.max(0)))
         np.testing.assert_array_equal(make(X).subset(jnp.array([2, 0])).columns(jnp.arange(2)), X[:, [2, 0]])
     by_column = make(X).by_column  # a chunk of zeros that fills a bucket belongs to the last column, here and there
     more = {name: jnp.pad(getattr(by_column, name), ((0, 1), (0, 0))) for name in ("data", "indices")}

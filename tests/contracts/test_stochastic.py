@@ -148,8 +148,7 @@ def test_keys(name):
         np.testing.assert_allclose(batch.x[i], single.x, atol=1e-12)
         for field in ("value", "ifo", "hard_thresholds", "support_size"):
             np.testing.assert_allclose(np.asarray(getattr(batch.history, field))[i], getattr(single.history, field))
-        again = run(solver, 3, key, objective)
-        np.testing.assert_array_equal(again.x, single.x)
+        np.testing.assert_array_equal(run(solver, 3, key, objective).x, single.x)
 
 
 def test_theory():
@@ -191,6 +190,7 @@ def test_bad_arguments():
     cases.refused(ValueError, "replacement", lambda: sht.solvers.SAGAHT(batch_size=2, replacement=True))
     cases.refused(ValueError, "growth", lambda: sht.solvers.HybridHT(growth=1.0))
     cases.refused(ValueError, "growth", lambda: run(sht.solvers.HybridHT(growth=1 + 1e-9)))
+    cases.refused(ValueError, "momentum", lambda: sht.solvers.HybridHT(momentum=1.0))
     cases.refused(ValueError, "batch_size", lambda: run(sht.solvers.StochasticHT(batch_size=N + 1)))
     cases.refused(ValueError, "radius", lambda: sht.solvers.SVRGHT(radius=0.0))
     form, samples = sht.QuadraticForm(np.eye(P), np.ones(P)), "takes CustomSum, LinearModel, MultiResponse, not Quad"
@@ -260,7 +260,7 @@ def test_the_step_is_counted_and_batches_grow_with_the_samples():
 def test_sizes_of_batches():
     for (n, p), size in {(40, 5): 1, (6000, 12): 23, (10**6, 2000): 256, (10**6, 100): 1310, (10**5, 100): 390}.items():
         assert usual_batch(n, p) == size, "n // 256, at least 1 and at most 256 or 2^17 / p, whichever is more"
-    for growth, first, iterations in ((1.5, 1.0, 3), (1.2, 4.5, 2), (2.0, 1.0, 4), (1.3, 70.0, 1), (1.1, 50.0, 2)):
+    for growth, first, iterations in ((1.5, 1.0, 3), (1.2, 4.5, 2), (2.0, 1.0, 4), (1.3, 700.0, 1), (1.1, 50.0, 2)):
         sizes, starts, branch, widths = sht.solvers.HybridHT(None, 0.0, growth, first, iterations).batches(60)
         expected = [min(60, int(np.ceil(first * growth**t - 1e-9))) for t in range(len(sizes))]
         np.testing.assert_array_equal(sizes, expected)

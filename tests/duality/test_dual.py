@@ -1,6 +1,7 @@
 """Weak duality, the link and the supergradient, on random points and at the edges of the feasible sets."""
 
 import functools
+import itertools
 
 import cases
 import jax
@@ -94,8 +95,7 @@ def test_the_projection_is_nearest(intercept):
     a = 2 * rng.standard_normal(N)
     rules = [{"type": "eq", "fun": lambda v: weights @ v}] if intercept else []
     bounds = [(-1, 0) if label > 0 else (0, 1) for label in y]
-    options = {"ftol": 1e-14, "maxiter": 500}
-    best = minimize(lambda v: weights @ (v - a) ** 2, 0 * a, bounds=bounds, constraints=rules, options=options)
+    best = minimize(lambda v: weights @ (v - a) ** 2, 0 * a, bounds=bounds, constraints=rules, tol=1e-14)
     np.testing.assert_allclose(dual.project(jnp.asarray(a)), best.x, atol=1e-5)
     Z = (X - intercept * weights @ X / weights.sum()) * np.sqrt(weights / weights.sum())[:, None]
     np.testing.assert_allclose(dual.gram_norm(), np.linalg.norm(Z, 2) ** 2, rtol=1e-6)
@@ -110,16 +110,13 @@ def test_the_direction_is_the_gradient_of_the_dual(intercept):
         dual = dual_of(model, threshold)
         a = dual.project(0.3 * rng.standard_normal(N))
         point = dual.point(a)
-        if isinstance(threshold, sht.Sparsity):
-            assert np.count_nonzero(point.x[:P]) == threshold.k + dual.threshold.keep.size
+        assert threshold.penalises or np.count_nonzero(point.x[:P]) == threshold.k + dual.threshold.keep.size
         x, eta = dual.predict(point)
         omega = weights / weights.sum()
-        directions = np.eye(N)
-        if intercept:  # inside the hyperplane; the best intercept of w(a) is a constant that the projection removes
-            directions = directions - np.outer(directions @ omega, weights > 0)
-        h = 1e-7
-        above, below = (np.array([dual.point(a + side * h * d).value for d in directions]) for side in (1, -1))
-        expected = (above - below) / (2 * h)
+        # Inside the hyperplane of an intercept: the best one of w(a) is a constant that the projection removes.
+        directions = np.eye(N) - intercept * np.outer(omega, weights > 0)
+        above, below = (np.array([dual.point(a + h * d).value for d in directions]) for h in (1e-7, -1e-7))
+        expected = (above - below) / 2e-7
         np.testing.assert_allclose(directions @ (omega * dual.supergradient(point, eta)), expected, atol=1e-6)
         np.testing.assert_allclose(dual.primal(eta, x), model.value(x) + dual.threshold.value(x), rtol=1e-12)
 
@@ -180,9 +177,15 @@ def test_a_start_that_is_too_far_out_is_none():
         np.testing.assert_allclose(start(x0).point.a, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("loss", [sht.losses.Squared(), sht.losses.Hinge()], ids=["squared", "hinge"])
+def test_steps_of_blocks_fall_as_those_of_epochs(loss):
+    dual = dual_of(sht.LinearModel(np.eye(N), np.ones(N), loss, l2=1.0), sht.Sparsity(2))
+    for rule, epoch, blocks in itertools.product(("capped", "theorem15"), (0, 1, 7), (1, 5)):
+        size = sht.solvers.SDIHT(step=rule, scale=0.5).size(dual, jnp.zeros(()), blocks * (epoch + 2) - 2, blocks)
+        np.testing.assert_allclose(size, 0.5 / (epoch + 2) ** (0.5 if rule == "capped" and not loss.quadratic else 1))
+
+
 def test_bad_input():
-    X = np.ones((3, 2)) + np.eye(3, 2)
-    cases.refused(ValueError, "l2", lambda: dual_of(sht.LinearModel(X, np.ones(3)), sht.Sparsity(1)))
     cases.refused(TypeError, "LinearModel", lambda: dual_of(sht.QuadraticForm(np.eye(2), np.ones(2)), sht.Sparsity(1)))
-    groups = sht.GroupSparsity([0, 1], 1)
-    cases.refused(TypeError, "threshold", lambda: dual_of(sht.LinearModel(X, np.ones(3), l2=1.0), groups))
+    groups, model = sht.GroupSparsity([0, 1], 1), sht.LinearModel(np.eye(3, 2), np.ones(3), l2=1.0)
+    cases.refused(TypeError, "threshold", lambda: dual_of(model, groups))
