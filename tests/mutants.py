@@ -33,7 +33,8 @@ from tests import reach
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / ".mutants"
 ROOMS = ("solvers", "steps", "certificates", "duality", "screening", "objectives", "losses", "thresholds", "grids")
-ROOMS += ("derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io", "datasets", "cli")
+ROOMS += ("columns", "statistics", "derivatives", "iteration", "linalg", "designs", "tuning", "estimators", "io")
+ROOMS += ("datasets", "cli")
 TESTS = {"quick": "not slow and not later", "ci": "not slow", "waiting": "slow or later", "slow": "slow"}
 PLUGIN = "seen"  # a module of the copy
 FIRST = 60  # seconds of the closest tests, which run before whole files

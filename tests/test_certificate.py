@@ -66,23 +66,43 @@ def fit_of(support, z, intercept=0.0):
     return Fit(x, float(intercept), sht.results.Support(np.asarray(support), np.ones(len(support), bool)))
 
 
-def test_a_point_that_is_not_stationary(x64):
-    problem = Problem(3, fit_intercept=True)
-    fit, value = problem.fit([1, 4, 6])
+def test_coefficients_are_said_to_be_what_their_refit_tells(x64, monkeypatch):
+    """And what rounding of the intercept in original units costs, by hand."""
+    problem, refitted = Problem(3, fit_intercept=True, l2=0.1), certificate.refitted_point
+    model, threshold, (fit, value) = problem.model(), sht.Sparsity(K), problem.fit([1, 4, 6])
     for moved in (fit._replace(x=fit.x * (1 + 1e-4)), fit._replace(intercept=fit.intercept + 1e-4)):
-        c = sht.certificate(problem.model(), sht.Sparsity(K), moved)
-        assert c.stationary is False and "not optimal for the chosen features" in c.statement
+        c = sht.certificate(model, threshold, moved)
+        assert c.stationary is False and c.lower_bound < value
     np.testing.assert_allclose(c.upper_bound, value + 0.5e-8, rtol=1e-12)
+    far, stuck = {"removable": 1.0}, {"judged": sht.results.RESULTS.max_steps}
+    for near, told, said in (
+        *((True, {}, True), (True, {"singular": True}, None), (False, {"singular": True}, True), (False, far, False)),
+        *((False, far | {"solved": False}, False), (False, {"solved": False}, None)),
+        *((False, stuck, None), (False, far | stuck, False), (False, {"grad": np.full(P + 1, np.nan)}, None)),
+    ):
+        monkeypatch.setattr(certificate, "refitted_point", lambda *at, told=told: refitted(*at)._replace(**told))
+        monkeypatch.setattr(certificate, "_ambiguous", lambda _, near=near: near)
+        c = sht.certificate(model, threshold, fit, bounds=False)
+        assert c.stationary is said and c.lower_bound is None, told
+    for most, limited in ((P, True), (P + 1, False)):
+        monkeypatch.setattr(certificate, "DENSE_HESSIAN_LIMIT", most)
+        c = sht.certificate(model, threshold, fit, bounds=False)
+        assert (c.swap_gain is None) == (f"supports of more than {P} coefficients" in c.statement) == limited
+    away, single = sht.LinearModel(problem.X + 1e6, problem.y, fit_intercept=True), np.dtype(np.float32)
+    for dtype in (np.float64, np.float32):
+        facts = certificate._facts(away, threshold.bind(away), fit._replace(intercept=dtype(3e6)), single)
+        error = np.finfo(dtype).eps * (3e6 + (problem.X.mean(0) + 1e6) @ np.abs(fit.x))
+        np.testing.assert_allclose(facts.digit, error**2 / 2, rtol=1e-9)
 
 
 def test_nothing_to_exchange_is_the_optimum(x64):
     problem = Problem(4)
     model = sht.QuadraticForm.from_data(problem.X, problem.y)
-    for k in (0, 1, P - 1, P):
+    for k in (0, 1, 2, P - 1, P):
         support = min(itertools.combinations(range(P), k), key=problem.value)
         c = sht.certificate(model, sht.Sparsity(k), problem.fit(support)[0])
         assert c.swap_gain == 0.0 and c.best_swap is None and c.necessary_condition and c.stationary
-        assert "This is the best subset" in c.statement
+        assert ("This is the best subset" in c.statement) == (k != 2), "of which not all others were tried"
 
 
 def test_a_value_that_is_zero(x64):
@@ -97,43 +117,34 @@ def test_a_value_that_is_zero(x64):
     np.testing.assert_allclose(c.swap_gain, P**2 / 2)
 
 
-def test_blocks_of_features_give_the_same(x64, monkeypatch):
-    problem, entered = Problem(5, weighted=True, fit_intercept=True, l2=0.1), set()
-    problem.X = problem.X[:, [0, 1, 2, 3, 4, 5, 7, 6]]  # the last one is worth much
-    for support in ([0, 2, 5], [0, 1, 2]):
-        fit, _ = problem.fit(support)
-        whole = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-        with monkeypatch.context() as small:
-            small.setattr(swap_scan, "BLOCK_MEMORY", 8 * 8 * P - 1)
-            small.setattr(certificate, "REFIT_WORK", 0)  # scores alone say which exchanges are refitted
-            small.setattr(certificate, "DENSE_HESSIAN_LIMIT", P + 1)
-            blocks = sht.certificate(problem.model(), sht.Sparsity(K), fit)
-            small.setattr(certificate, "DENSE_HESSIAN_LIMIT", P)
-            none = sht.certificate(problem.model(), sht.Sparsity(K), fit, bounds=False)
-        assert whole.swap_gain > 0 and blocks.best_swap == whole.best_swap
-        assert blocks.necessary_condition == whole.necessary_condition
-        np.testing.assert_allclose(blocks.swap_gain, whole.swap_gain, rtol=1e-10)
-        assert none.swap_gain is None and f"supports of more than {P} coefficients" in none.statement
-        entered.add(whole.best_swap[1])
-    assert P - 1 in entered, entered
-
-
-def test_curvatures_of_exchanges_are_those_of_the_gram_matrix(x64, monkeypatch):
-    """Of chosen features that may leave, and others that may enter: no kept one, no padding of a block."""
-    rng, p = np.random.default_rng(0), 23
+def test_exchanges_and_curvatures_are_scored_by_the_gram_matrix(x64, monkeypatch):
+    """Of chosen features that may leave, and others that may enter, block by block: no kept one, no padding."""
+    rng, p, S = np.random.default_rng(0), 23, [0, 3, 7]
     X, s = rng.standard_normal((N, p)) * np.append(100, np.geomspace(0.3, 3, p - 1)) + 1, rng.uniform(0.5, 2, N)
     X[:, -1] *= 5
-    units = sht.results.Support(np.array([p, 0, 3, 7, 0, 0, 0, 0, 0]), np.arange(9) < 4)  # free, kept, chosen, padding
-    G = (X - s @ X / s.sum()).T * s / s.sum() @ X + 0.1 * np.eye(p)
-    pairs = ([i, j] for i in (3, 7) for j in set(range(1, p)) - {3, 7})
-    steepest = max(np.linalg.eigvalsh(G[np.ix_(pair, pair)])[-1] for pair in pairs)
+    units = sht.results.Support(np.array([p, *S, 0, 0, 0, 0, 0]), np.arange(9) < 4)  # free, kept, chosen, padding
+    Z, y, others = X - s @ X / s.sum(), X @ rng.standard_normal(p), sorted(set(range(p)) - set(S))
+    G, b = Z.T * s / s.sum() @ Z + 0.1 * np.eye(p), Z.T * s / s.sum() @ y
+    steepest = max(np.linalg.eigvalsh(G[np.ix_(pair, pair)])[-1] for pair in itertools.product((3, 7), others))
+
+    def least(S):
+        return -b[S] @ np.linalg.solve(G[np.ix_(S, S)], b[S]) / 2
+
+    gains = {(i, j): least(S) - least([*(set(S) - {units.idx[i]}), j]) for i in (2, 3) for j in others}
+    gains |= {(4, j): least(S) - least([*S, j]) for j in others}
     monkeypatch.setattr(swap_scan, "BLOCK_MEMORY", 8 * 8 * p - 1)
     monkeypatch.setattr(swap_scan, "GRAM_ROWS", 3)
     for data in (X, scipy.sparse.csr_array(X)):
-        model = sht.LinearModel(data, X[:, 1], l2=0.1, sample_weight=s, fit_intercept=True)
-        _, diagonal, largest = swap_scan.scan(model, units, np.array([2, 3, 4]), None, 0.0)
+        model = sht.LinearModel(data, y, l2=0.1, sample_weight=s, fit_intercept=True)
+        point = placed.refitted_point(model, sht.Sparsity(3, keep=[0]).bind(model), jnp.zeros(p + 1), units)
+        point = jax.device_get(point._replace(value=point.refit_value))
+        found, diagonal, largest = swap_scan.scan(model, units, np.array([2, 3, 4]), point, 1e-9)
         np.testing.assert_allclose(diagonal, np.diag(G), rtol=1e-10)
         np.testing.assert_allclose(largest, steepest, rtol=1e-10)
+        told = list(zip(found.places.tolist(), found.new.tolist(), strict=True))
+        assert set(told) == {swap for swap, gain in gains.items() if gain > 1e-9} and found.complete
+        np.testing.assert_allclose(found.gain_bounds, [gains[swap] for swap in told], rtol=1e-6)
+        assert (np.diff(found.gain_bounds) <= 0).all() and P < len(told) < len(gains)
     labels = sht.LinearModel(X, np.sign(X[:, 1]), sht.losses.Logistic(), l2=0.1)
     bound, smoothness = swap_scan.quadratic_bound(labels)
     assert bound.quadratic and smoothness == 0.25 and smoothness * float(bound.l2) == pytest.approx(0.1)
@@ -291,19 +302,14 @@ def test_what_is_nan_inside_takes_claims_away_and_makes_none(x64, monkeypatch, p
             for claim in ("swap_gain", "best_swap", "stationary", "necessary_condition"):
                 assert getattr(c, claim) in (None, getattr(true, claim)), (name, place, claim, c.statement)
         monkeypatch.setattr(module, name, function)
-    module, name = (penalised, "_penalised") if priced else places[0]
-    function = getattr(module, name)
-    for gain, most in ((np.nan, 0.0), (0.0, np.nan)):
+    for gain, most in ((np.nan, 0.0), (0.0, np.nan)) if priced else ():
 
         def spoiled(*args, gain=gain, most=most):
             at = function(*args)
-            if not priced:
-                return at._replace(grad=at.grad + np.nan)
             return at._replace(found=at.found._replace(gain=gain), most=most)
 
-        monkeypatch.setattr(module, name, spoiled)
-        c = sht.certificate(model, threshold, fit, bounds=False)
-        assert (c.swap_gain if priced else c.stationary or c.necessary_condition) is None, c.statement
+        monkeypatch.setattr(penalised, "_penalised", spoiled)
+        assert sht.certificate(model, threshold, fit, bounds=False).swap_gain is None
 
 
 def test_where_the_objective_overflows_nothing_is_claimed(x64):
@@ -316,24 +322,32 @@ def test_where_the_objective_overflows_nothing_is_claimed(x64):
         assert "is unknown, since the objective is not finite here" in c.statement
 
 
-def test_a_kept_feature_in_large_units_makes_no_better_subset():
-    """What rounding leaves of its slope is no move of the others."""
-    rng = np.random.default_rng(0)
-    Q = np.linalg.qr(rng.standard_normal((200, P + 1)))[0] * np.sqrt(200)
-    X, y = Q[:, :P] * np.append(3e5, np.ones(P - 1)), Q @ [0.731, 1e-3, 1e-3, *np.zeros(P - 3), 0.05]
-    model, threshold = sht.LinearModel(X.astype(np.float32), y.astype(np.float32)), sht.Sparsity(2, keep=[0])
-    c = sht.certificate(model, threshold, sht.solve(model, threshold))
-    assert c.best_swap is None and c.necessary_condition is not False, c.statement
+def test_the_necessary_condition_by_hand():
+    """|grad F| <= M min |x|, of no kept one; with fewer nonzeros no coordinate may gain more than the slack alone."""
+    facts = Facts(1.0, of_refits, enough=1e-9, slack=1e-12)
+    for grad, said, more in (
+        *(([0, 2 + 8e-10, 0], True, {}), ([0, 2.1, 0], False, {}), ([0, 9, 2.1], True, {"keep": [1, 2]})),
+        *(([0, 9, 0], True, {"M": 0}), ([0, 9, 0], True, {"x": [0, 0, 0], "k": 0}), ([0, 1e-5, 0], False, {"k": 3})),
+        *(([0, 1e-7, 0], True, {"k": 3}), ([0, 1e-3, 0], False, {"k": 3, "D": [1, 0, 1]})),
+        *(([1, 0, 0], True, {"k": 3, "D": [1e12, 0, 1]}), ([0, 0, 0], None, {"D": [1, np.nan, 1]})),
+        *(([0, np.nan, 0], None, {}), ([0, 0, 0], None, {"M": np.inf})),
+    ):
+        at = SimpleNamespace(**{"x": [1, 0, -2], "k": 2, "keep": [], "D": np.ones(3), "M": 2} | more, n_coefficients=3)
+        at.keep, fit = np.array(at.keep, int), SimpleNamespace(x=at.x, chosen=np.arange(3), threshold=at, objective=at)
+        found = certificate._necessary(fit, SimpleNamespace(grad=np.array(grad)), facts, np.array(at.D, float), at.M)
+        assert found is said, (grad, more)
 
 
 @pytest.mark.parametrize(("apart", "near"), [(0.0, False), (1e-6, True), (1e-3, False)])
 def test_columns_are_nearly_collinear_in_any_units(x64, apart, near):
-    X, units = np.random.default_rng(0).standard_normal((N, 2)), sht.results.Support(np.arange(2), np.ones(2, bool))
-    X = np.column_stack([1e3 * X[:, 0], 1e-3 * (X[:, 0] + apart * X[:, 1])])
-    for model in (sht.LinearModel(X, X[:, 0]), sht.QuadraticForm.from_data(X, X[:, 0])):
-        threshold = sht.Sparsity(2).bind(model)
-        fit = placed.Placed(model, threshold, jnp.zeros(2), units, np.arange(2), 0.0, np.dtype(float))
-        assert certificate._ambiguous(fit) == near, type(model)
+    """Beside a column of zeros; a row without weight does not count, and with a ridge none are."""
+    X, units = np.random.default_rng(0).standard_normal((N, 2)), sht.results.Support(np.arange(3), np.ones(3, bool))
+    X = np.column_stack([1e3 * X[:, 0], 1e-3 * (X[:, 0] + apart * X[:, 1]), np.zeros(N)])
+    s, threshold = (np.arange(N) > 0).astype(float), sht.Sparsity(3)
+    model, form = sht.LinearModel(X + (s == 0)[:, None], s, sample_weight=s), sht.QuadraticForm.from_data(X[1:], s[1:])
+    for each, said in ((model, near), (model.reweighted(l2=np.array([1e6, 1e-6, 1.0])), False), (form, near)):
+        bound, at = threshold.bind(each), (jnp.zeros(3), units, np.arange(3), 0.0, np.dtype(float))
+        assert certificate._ambiguous(placed.Placed(each, bound, *at)) == said, each
 
 
 def test_within_groups_nothing_is_said(x64):

@@ -283,6 +283,6 @@ def _bounds(
         point = found.point
         lost = ROUNDINGS * dual.rounding(point, norms)
         fixed, _ = screen(dual, point, energies, level + lost)
-        return point.value - lost, found.x[: v.shape[0]], fixed.nonzero, fixed.zero, found.num_steps
+        return point.value - lost, found.w, fixed.nonzero, fixed.zero, found.num_steps
 
     return jax.vmap(one)(*masks, v)

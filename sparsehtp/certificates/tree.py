@@ -332,10 +332,10 @@ class Tree:
         # The largest of what is free fill the node's places: a support of every node.
         left, free = self.k - inn.sum(1), ~(inn | out)
         size = free.sum(1)
-        order = np.argsort(-np.where(free, np.abs(v) + 1e-12, -1.0), 1)
+        order = np.argsort(-np.where(free, np.abs(v), -1.0), 1)
         filled = np.zeros_like(inn)
         np.put_along_axis(filled, order, np.arange(inn.shape[1]) < left[:, None], 1)
-        filled = inn | (filled & free)
+        filled |= inn
         possible = (left >= 0) & (size >= left)
         if possible.any():
             self._settle(phase, filled[possible], (left == 0)[possible] | (size == left)[possible])

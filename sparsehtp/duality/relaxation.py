@@ -40,13 +40,13 @@ class Relaxed(NamedTuple):
     Attributes:
         point: the best feasible dual point found, whose value is a lower bound of the original problem.
         upper: the convex form's value: max D lies between the two.
-        x: the convex form's coefficients and intercept, in the solver's units.
+        w: the convex form's coefficients, in the solver's units.
         num_steps: gradient steps.
     """
 
     point: DualPoint
     upper: Float[Array, ""]
-    x: Float[Array, "d"]
+    w: Float[Array, "p"]
     num_steps: Int[Array, ""]
 
 
@@ -123,8 +123,7 @@ def relax(
         lambda o: ~o.done & (o.t < max_steps), body, _Outer(start, first, jnp.int32(0), jnp.zeros((), bool))
     )
     c = out.inner
-    intercept = c.b if problem.centres is None else c.b - dot(problem.centres, c.w)
-    return Relaxed(out.best, c.value, dual.lift(c.w, intercept), out.t)
+    return Relaxed(out.best, c.value, c.w, out.t)
 
 
 class _Smooth:
@@ -168,8 +167,7 @@ class _Smooth:
             return b
         if self.unbounded:
             return best_shift(self.objective.loss, eta, self.objective.y, self.weights)
-        curvature = 1.0 if self.objective.loss.quadratic else self.smoothness
-        return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / curvature
+        return b - dot(self.weights, jnp.where(self.weights > 0, self.slope(eta + b), 0)) / self.smoothness
 
     def gradient(self, a: Float[Array, "n"]) -> Float[Array, "p"]:
         a = jnp.where(self.weights > 0, a, 0)

@@ -122,7 +122,7 @@ def _round(
     fixed, better = screen(dual, solved.point, dual.columns.moments()[1], upper)
     value = better.value - dual.rounding(better, dual.columns.norms())
     done = (value >= upper - tol * jnp.abs(upper)) | (solved.upper <= useless)
-    return done, value, fixed, solved.x[: w0.shape[0]]
+    return done, value, fixed, solved.w
 
 
 def _smaller(

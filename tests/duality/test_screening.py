@@ -14,7 +14,7 @@ from exhaustive import Problem, best_penalised, best_sparse
 
 import sparsehtp as sht
 from sparsehtp.duality import Fixed, dual_of, relax
-from sparsehtp.screening import gap_sphere, rules, screen
+from sparsehtp.screening import bounds, gap_sphere, rules, screen
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
@@ -140,6 +140,27 @@ def test_ranks_decide_by_what_another_choice_gains():
         worst, best = np.min(G[member], initial=np.inf), np.max(G[free & ~member], initial=0)
         assert np.array_equal(zero, free & ~member & (worst - G > gap)), k
         assert np.array_equal(nonzero, member & (G - best > gap)), k
+
+
+def test_a_smaller_problem_is_that_of_its_features():
+    """Its dual has the same value and coefficients, and steps start where they were."""
+    rng, p, own, point = np.random.default_rng(0), 16, [0, 13, 7], cases.jit(lambda dual, a: dual.point(a))
+    (w, y), names, first = rng.standard_normal((2, p)), rng.permutation(p), np.arange(p) == 0
+    model = sht.LinearModel(rng.standard_normal((p, p)), y, l2=rng.uniform(0.5, 2, p))
+    fixed, prices = Fixed(~np.isin(np.arange(p), own), first), rng.uniform(0.5, 2, p)
+    for threshold in (sht.L0L1L2(0.01, 0.1, prices=prices, keep=[7]), sht.Sparsity(2, lower=-np.ones(p))):
+        dual = dual_of(model, threshold, jax.tree.map(jnp.asarray, fixed))
+        small, features, start = bounds._smaller(dual, fixed, names, w)
+        at, live = np.argsort(names)[features], ~np.asarray(small.masks().zero)
+        assert at.size == 8 and sorted(at[live]) == sorted(own) and (dual.penalised or small.slots() == dual.slots())
+        here, whole = point(small, y), point(dual, y)
+        np.testing.assert_allclose(here.value, whole.value, rtol=1e-12)
+        np.testing.assert_allclose(here.x[live], whole.x[at[live]], rtol=1e-12)
+        np.testing.assert_array_equal(start, np.where(live, w[at], 0))
+        sizes = [bounds._smaller(dual, Fixed(np.arange(p) >= m, first), names, w)[1].size for m in (8, 9)]
+        assert sizes == [8, 16], "where it halves the work"
+    kept = dual_of(model, sht.Sparsity(2, keep=[7]))
+    assert bounds._smaller(kept, fixed, names, w)[1].size == p
 
 
 @functools.cache

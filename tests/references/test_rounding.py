@@ -9,6 +9,7 @@ import scipy.optimize
 from rational import Quadratic
 
 import sparsehtp as sht
+from sparsehtp.certificates import exact
 
 N, P = 30, 6
 SMALL = Fraction(1, 10**9)
@@ -64,3 +65,14 @@ def test_copies_in_other_units_add_nothing(x64):
     assert "columns that copy others but for rounding add nothing" in proof.statement
     assert proof.upper == pytest.approx(float(min(v for s, v in values.items() if not {1, 4} <= s)), rel=1e-9)
     assert np.abs(proof.x).max() < 10
+
+
+def test_exact_fits_are_of_the_numbers_themselves_and_of_columns_that_depend_on_no_others():
+    for numbers in ([0.0, 3e5, -7.25], [0.0, 0.0], [1e-300, 0.0, -5e300]):
+        whole, power = exact.integers(np.array(numbers))
+        assert [int(m) * Fraction(2) ** power for m in whole] == [Fraction(each) for each in numbers]
+    X = np.random.default_rng(0).integers(-9, 9, (8, 4)) + 0.5
+    X[:, 2] = X[:, 0] - X[:, 1]
+    moments = exact.Moments(lambda j: X[:, j], [X[:, 3] ** 2], np.ones(8), True)
+    (value, x), (least, z) = (moments.fit(own, [Fraction(0)] * len(own)) for own in ([0, 1, 2, 3], [0, 1, 3]))
+    assert value == least and x == [*z[:2], 0, z[2]]
