@@ -115,10 +115,7 @@ class PartialLikelihood(AbstractLikelihood):
             jnp.stack([values, values], 1),
         )
         alone = sets.opens[sets.first]  # the tie's events are all that are at risk
-        others = (
-            jnp.where(alone, never, both[0][sets.first - 1, 0]),
-            jnp.where(alone[:, None], 0, both[1][sets.first - 1, 0]),
-        )
+        others = jnp.where(alone, never, both[0][sets.first - 1, 0]), both[1][sets.first - 1, 0]
         return _join(others, (jnp.log1p(-self.tied) + both[0][sets.last, 1], both[1][sets.last, 1]))
 
     def exposure(
@@ -142,7 +139,7 @@ class PartialLikelihood(AbstractLikelihood):
                 reverse=True,
             )
             alone, after = sets.closes[sets.last], jnp.minimum(sets.last + 1, eta.size - 1)
-            later = jnp.where(alone, never, both[0][after, 0]), jnp.where(alone[:, None], 0, both[1][after, 0])
+            later = jnp.where(alone, never, both[0][after, 0]), both[1][after, 0]
             events = _join(later, (both[0][sets.first, 1], both[1][sets.first, 1]))
             log = jnp.where(sets.event, events[0], both[0][sets.first, 0])
             mean = jnp.where(sets.event[:, None], events[1], both[1][sets.first, 0])

@@ -86,6 +86,12 @@ def test_a_stratum_without_weight_curves_nothing(ties):
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+def test_no_column_curves_downwards():
+    for time in np.random.default_rng(0).permuted(np.tile(TIME, (12, 1)), axis=1):
+        rows = model(np.eye(N)[:, :P], time, EVENT, offset=np.where(np.arange(N) < P, -60.0, 0))
+        assert (CURVATURES(rows) >= 0).all()
+
+
 @BOTH
 def test_invariances(ties):
     """A far shift of the columns, a monotone transform of time and rows never at risk change nothing."""
@@ -126,12 +132,11 @@ def test_a_huge_score_leaves_the_rest_as_it_is(ties, dtype):
 
 BAD = {
     "time: needs shape": dict(time=TIME[:-1]),
-    "event: needs shape": dict(event=EVENT[:, None]),
     "event: needs True": dict(event=np.arange(N)),
     "event: no row": dict(event=np.zeros(N, bool)),
     "strata: needs shape": dict(strata=["a"]),
+    "strata: hold": dict(strata=np.full(N, np.nan)),
     "ties: must be": dict(ties="exact"),
-    "sample_weight: must be": dict(sample_weight=-np.ones(N)),
 }
 
 

@@ -184,8 +184,3 @@ def test_every_table_becomes_a_design_of_its_kind():
         for table in tables:
             design = as_design(table)
             assert isinstance(design, kind) and as_design(design) is design and design.dtype == np.float32
-
-
-def test_sliced_views_work():
-    view = ARRAY[::2, 1:4]
-    np.testing.assert_allclose(sht.designs.DenseDesign(view).rmv(jnp.ones(4)), view.sum(0), rtol=1e-5)

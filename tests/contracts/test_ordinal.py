@@ -48,7 +48,7 @@ def test_value_is_the_documented_formula(options):
         back, thresholds = model.to_external(model.to_internal(w, THRESHOLDS))
         np.testing.assert_allclose(back, w, rtol=1e-12)
         np.testing.assert_allclose(thresholds, THRESHOLDS, atol=1e-12)
-        below = model.to_internal(w, THRESHOLDS - 1e3)  # a threshold is a sum, which rounding may change by its terms
+        below = model.to_internal(w, [-1e3, -500, 0])  # a threshold is a sum, which rounding may change by its terms
         assert model.intercept_error(below) > np.spacing(1e3)
 
 
@@ -222,14 +222,6 @@ def test_a_gap_of_nearly_nothing_has_a_curvature(dtype):
         assert np.isfinite(curvature(dtype(gap)).inner).all()
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------
-@pytest.mark.slow
-def test_integer_folds_keep_the_classes_shares():
-    y = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [45, 9, 6]))
-    cv = sht.cross_validate(sht.OrdinalModel(X, y), ks=[0], folds=3, solver=sht.solvers.HTP())
-    assert np.ptp(cv.scores) < 1e-9  # every fold has the same shares, so the null model scores the same
-
-
 # --- errors ----------------------------------------------------------------------------------------------------------
 BAD = {
     "y: needs shape": dict(y=Y[:-1]),
@@ -237,7 +229,6 @@ BAD = {
     "y: needs classes numbered 0, 1 and so on up to 2": dict(n_classes=3),
     "y: needs two classes": dict(y=np.where(Y == 1, 0, Y)),
     "n_classes: must be at least 2": dict(y=np.zeros(N), n_classes=1),
-    "sample_weight: must be": dict(sample_weight=-np.ones(N)),
 }
 
 

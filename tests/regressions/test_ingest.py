@@ -35,6 +35,25 @@ def test_shifts_move_the_intercept_alone(loss):
         np.testing.assert_allclose(moved.value, plain.value, rtol=1e-5)
 
 
+def test_the_means_of_targets_and_offsets_have_an_exact_difference_whatever_has_no_weight():
+    live, far = np.arange(40) != 3, np.float32(1e12) * (np.arange(40) == 3)
+    for seed in range(20):
+        level, other = np.random.default_rng(seed).uniform(5e4, 1e5, 2).astype(np.float32)
+        first, second = (
+            sht.LinearModel(X, Y + level + more, offset=Y[::-1] - other - more, sample_weight=live, fit_intercept=True)
+            for more in (0 * far, far)
+        )
+        target, offset = float(second.target_mean), float(second.columns.offset_mean)
+        assert float(second.columns.base(second.target_mean)) == target - offset > 1e5
+        found = [(m.y[live], m.columns.offset[live], m.target_mean, m.columns.offset_mean) for m in (first, second)]
+        jax.tree.map(np.testing.assert_array_equal, *found)
+    y = np.pi * Y.astype(float) + 1e9  # of more digits than are kept: rounded once
+    deep = sht.LinearModel(X, y, fit_intercept=True)
+    np.testing.assert_allclose(np.asarray(deep.y, float) + float(deep.target_mean), y, rtol=1e-15)
+    y = np.where(live, Y + np.float32(1e5), np.float32(1e-12))  # of which one, that hardly counts, keeps its digits
+    assert sht.LinearModel(X, y, sample_weight=np.where(live, 1, 0.1), fit_intercept=True).y[3] == y[3]
+
+
 @pytest.mark.parametrize("exponent", [-84, -66, 66, 84])
 def test_powers_of_two_are_undone_exactly(exponent):
     scale = np.float32(2.0) ** exponent
@@ -62,6 +81,8 @@ def test_the_data_do_not_decide_what_is_traced():
         plain = structure(X, Y, **options)
         for other in (X + 2000, X * np.float32(1e-25), X * 0 + 3):
             assert structure(other, Y, **options) == plain
+        both = (sht.LinearModel(Z, Y, **options).rescaled for Z in (X, X * np.float32(1e-25)))
+        assert [*both] == [False, "standardize" not in options]  # which a price of l1 asks
 
 
 def test_derivatives_pass_through_the_centring():
@@ -101,9 +122,3 @@ def test_targets_whose_squares_leave_the_range_are_refused(size):
     with jax.enable_x64(True):
         found = fit(X.astype(float), Y.astype(float) * size)
         np.testing.assert_allclose(found.x / size, fit(X.astype(float), Y.astype(float)).x, rtol=1e-8)
-
-
-def test_a_lasso_price_on_extreme_columns_is_refused():
-    model = sht.LinearModel(X * np.float32(1e-25), Y, l2=0.1)
-    with pytest.raises(ValueError, match=r"l1: columns of X"):
-        sht.solve(model, sht.L0L1L2(0.1, 0.1))

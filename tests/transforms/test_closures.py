@@ -111,6 +111,7 @@ def test_a_callable_pytree_is_split_into_its_arrays(arrays):
     jax.tree.map(np.testing.assert_array_equal, found, given)
     jax.tree.map(np.testing.assert_array_equal, held.with_arrays(found)(), tuple(given))
     assert of_tree(len) is None
+    assert held == held != of_tree(jax.tree_util.Partial(loss, *map(jnp.asarray, given)))[0]
 
 
 class Power(eqx.Module):
