@@ -146,15 +146,15 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
         if empty:
             notes.append(filled(features[empty], f"with the {options.missing} of the rows fitted"))
         words = [name for name in features.columns if kinds[name] == "text" and features[name].isna().any()]
-        if words and options.dummies:
+        if words:
             notes.append(f"missing texts of {shown_names(words)} are a level of their own")
     found = _of_rows(frame, target, features) + _of_offset(frame, options) + _of_groups(frame, options)
     errors += [(name, text) for name, text in found if name not in table.unclear]
     events = None if options.event is None else _events(frame[options.event], errors)
     if events is not None and kind_of(frame[target]) != "number":
         errors.append((target, f"the time is a number, but {str(frame[target].iloc[0])!r} is none: convert the column"))
-    values, plain = _numbers_of(features, kinds)
-    odd = ~(plain & np.isfinite(values).all(axis=0))
+    values = _numbers_of(features, kinds)
+    odd = ~np.isfinite(values).all(axis=0)
     odd &= ~features.columns.isin(table.unclear)
     errors += _listed([(name, _of_cells(features[name], kinds[name], options)) for name in features.columns[odd]])
     if errors:
@@ -170,7 +170,7 @@ def check(table: Table, target: str, options: ModelOptions, source: str) -> Tabl
     y = y.to_numpy(np.float64) if kind_of(y) == "number" else y.astype(str).to_numpy(str)
     missing = options.missing.replace("-", "_") if options.missing in FILLS else "error"
     preprocessor = TablePreprocessor(missing, dummies=options.dummies, id=options.id, **table.written._asdict())
-    classes = events is None and (options.model == "ordinal" or loss_of(options).classification)
+    classes = options.model == "ordinal" or loss_of(options).classification
     told = _listed([*_doubts(features, kinds, values, y, classes), (target, _alike(y)), (target, _two(y, options))])
     doubts = [f"{name!r}: {text}{'' if text.endswith('?') else '.'}" for name, text in told]
     doubts += _repeated(frame, [*features.columns, *targets], options)
@@ -342,15 +342,14 @@ def _listed(found: Sequence[tuple[str, str | None]]) -> list[tuple[str, str]]:
     return listed
 
 
-def _numbers_of(features: pd.DataFrame, kinds: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """(n, p) values, NaN where a cell is no number, and which columns hold nothing but numbers and gaps."""
-    plain = np.array([dtype.kind in "fiub" for dtype in features.dtypes], bool)
-    if plain.all():
-        return features.to_numpy(float), plain
+def _numbers_of(features: pd.DataFrame, kinds: dict[str, str]) -> np.ndarray:
+    """(n, p) values, NaN where a cell is no number."""
+    if all(dtype.kind in "fiub" for dtype in features.dtypes):
+        return features.to_numpy(float)
     values = [
         as_numbers(features[name]).to_numpy(float) if kind == "number" else np.nan for name, kind in kinds.items()
     ]
-    return np.column_stack([np.broadcast_to(each, len(features)) for each in values]), plain
+    return np.column_stack([np.broadcast_to(each, len(features)) for each in values])
 
 
 # --- doubts ----------------------------------------------------------------------------------------------------------

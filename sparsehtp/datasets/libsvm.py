@@ -91,7 +91,6 @@ def load_libsvm(
     index = np.int32 if max(p, X.nnz) < np.iinfo(np.int32).max else np.int64
     arrays = X.data, (X.indices - first).astype(index), X.indptr.astype(index)
     X = sparse.csr_array(arrays, shape=(X.shape[0], p))
-    X.sum_duplicates()
     return Data(X, y, NumberedNames(p, first), "y")
 
 

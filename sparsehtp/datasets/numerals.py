@@ -92,7 +92,7 @@ class _Cells:
 
     @property
     def are_numbers(self) -> bool:
-        return bool(self.there.any() and 2 * self.counts[self.numeral].sum() >= self.counts[self.there].sum())
+        return bool(2 * self.counts[self.numeral].sum() >= self.counts[self.there].sum())
 
     def places(self, which: np.ndarray) -> np.ndarray:
         """The places of the cells of some kinds."""
@@ -101,7 +101,7 @@ class _Cells:
     def shows(self, decimal: str) -> np.ndarray:
         """(kinds,) that can only have been written with this decimal sign."""
         other = "." if decimal == "," else ","
-        return (self.decimal == decimal) | ((self.thousands == other) & (self.decimal == "") & ~self.either)
+        return (self.decimal == decimal) | ((self.thousands == other) & ~self.either)
 
     def fit(self, decimal: str, thousands: str) -> np.ndarray:
         """(kinds,) that are no numbers, or numbers with these signs ("": no thousands)."""
@@ -188,7 +188,7 @@ def _thousands(
     certain = agreed or bool(cells.shows(decimal).any())
     if cells.fit(decimal, "").all():
         return "", None if certain or not either.any() else _two_ways(cells, cells.places(either))
-    for sign in sorted({*SIGNS.values()} - {decimal}, key=lambda sign: sign != known):
+    for sign in sorted({*SIGNS.values()} - {decimal}):
         if cells.fit(decimal, sign).all():
             groups = cells.thousands == sign
             if sign in (" ", "'", known) or (groups & ~cells.either).any():

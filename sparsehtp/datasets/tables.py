@@ -398,7 +398,7 @@ def load_table(
     y = _target(path, frame[target])
     features = frame.drop(columns=target)
     for j, dtype_ in enumerate(features.dtypes):
-        if not pd.api.types.is_numeric_dtype(dtype_) or pd.api.types.is_complex_dtype(dtype_):
+        if not pd.api.types.is_numeric_dtype(dtype_):
             name, example = features.columns[j], features.iloc[:, j].dropna().astype(str)
             example = f" (for example {example.iloc[0]!r})" if len(example) else ""
             raise ValueError(

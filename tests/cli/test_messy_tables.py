@@ -17,7 +17,7 @@ from sparsehtp.cli.fit import DRAWN, Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.tables import Problems, _of_cells, load_data
+from sparsehtp.cli.tables import Problems, _alike, _of_cells, load_data
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -52,26 +52,22 @@ def header(names):
 AB = "a b"
 LOGISTIC = "--loss logistic --l2 0.01"
 LABELS = np.where(3 * X[:, 0] - 2 * X[:, 1] + 2 * X[:, 5] > 0, "yes", "no")
-PEOPLE = np.array([f"person {i}" for i in range(N)])
 GERMAN, MARKED = {"sep": ";", "decimal": ","}, {"encoding": "utf-8-sig"}
 TABLES = {
     # --- how it is written
     "semicolons and decimal commas": Table(CLEAN, "", "separator semicolon & decimal comma", AB, GERMAN),
     "a mark and spaces": Table(CLEAN.rename(columns={"b": " b", "y": " y"}), "", "", AB, MARKED),
-    "numbers without names": Table(CLEAN, "", "starts with numbers; add a header", None, {"header": False}),
     # --- names
     "a name twice": Table(header("aacdefy"), "", "a  the name of columns 1, 2"),
     "the id twice": Table(header("aacdefy"), "--id a", "a  the name of columns 1, 2"),
     "the target twice": Table(header("abcdeyy"), "", "y  the name of columns 6, 7"),
-    "another": Table(CLEAN.rename(columns={"y": "price"}), "--target Prize", "'Prize' & did you mean 'price'?"),
     "nothing to drop": Table(CLEAN, "--drop g", "--drop: there is no column 'g'"),
     # --- cells
-    "words": Table(holes(c={3: "x", 8: "3;5"}), "", "row 5 holds 'x', row 10 holds '3;5' & 1 problem"),
+    "words": Table(holes(c={3: "x", 4: "y", 5: "z", 8: "3;5"}), says="row 10 holds '3;5': & 1 problem"),
     "several problems": Table(
         holes(c={3: "x"}, d={4: None}, e={5: "inf"}, y={6: "many", 7: "-inf"}).assign(city=CITY),
         says="6 problems & row 5 holds 'x' & infinite in row 7 & row 8 holds 'many' & target is infinite in row 9",
     ),
-    "two decimal signs": Table(CLEAN.assign(c=CLEAN.c.map(str).str.replace(".", ",")), "", "with another decimal sign"),
     "gaps": Table(holes(c={3: None, 8: "NA"}), "", "2 of 40 values missing (rows 5, 10) & --missing"),
     "gaps, rows left out": Table(holes(c={3: None, 8: "NA"}), "--missing drop-rows", "2 of 40 rows left out", AB),
     "gaps, columns left out": Table(
@@ -81,7 +77,7 @@ TABLES = {
         holes(a={3: None}, c={8: None}), "--missing mean", "'a', 'c' filled with the mean & (1, 1 of 40)", AB
     ),
     "an empty column": Table(holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
-    "gaps in the target": Table(holes(y={3: None}), "--missing mean", "target is missing in row 5"),
+    "no target at all": Table(holes(y=dict.fromkeys(range(N))), "", "target is missing in rows 2, 3, 4, 5 and 36 more"),
     "gaps in the target, rows left out": Table(
         holes(y={3: None}, c={8: None}),
         "--missing mean --drop-missing-target",
@@ -89,32 +85,19 @@ TABLES = {
         AB,
     ),
     # --- columns
-    "text": Table(CLEAN.assign(c=CITY), "", "text, such as & --dummies"),
     "text as dummies": Table(
         CLEAN[["b", "c", "d", "e"]].assign(city=CITY, y=Y - 3 * X[:, 0] + 4.0 * (CITY == "Rome")),
         "--dummies",
         finds="b city=Oslo city=Rome",
     ),
-    "dates": Table(
-        CLEAN.assign(c=pd.date_range("2024-01-01", periods=N)), "", "dates, such as '2024-01-01' & --drop c"
-    ),
-    "an identifier": Table(CLEAN.assign(name=PEOPLE), "", "--drop name, or --id name"),
-    "an identifier as levels": Table(CLEAN.assign(name=PEOPLE), "--dummies", "40 different texts in 40 rows"),
-    "one that repeats": Table(CLEAN.assign(name=PEOPLE.repeat(2)[:N]), "", "--id name --groups name if"),
-    "rows to doubt": Table(
-        pd.concat([CLEAN[3:], CLEAN[3:6]]).assign(name=PEOPLE.repeat(2)[:N]),
-        "--id name",
-        "'name': 40 rows share their name & 3 of 40 rows are exact copies of others (rows 39, 40, 41) & --groups",
-        AB,
-    ),
+    "dates": Table(CLEAN.assign(c=pd.date_range("2024", periods=N)), "", "dates, such as '2024-01-01' & --drop c"),
     "a number for two": Table(
-        CLEAN.assign(name=np.arange(N) // 2), "--id name", "'name': 40 rows share & add --groups name", AB
+        CLEAN.assign(name=np.arange(N) // 2), "--id name", "40 rows share & add --groups name", AB
     ),
     # --- the table as a whole
     "one row": Table(CLEAN[:1], "", "a single row"),
     "no rows": Table(CLEAN[:0], "", "no row is left"),
     "a constant target": Table(CLEAN.assign(y=2), "", "the target is '2' in every row"),
-    "three classes": Table(CLEAN.assign(y=CITY), LOGISTIC, "exactly two classes & softmax"),
     "two classes": Table(CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
 }
 
@@ -180,22 +163,43 @@ def doubts_of(folder, table, **options):
 def test_what_is_doubted_and_nothing_else(tmp_path):
     """Nothing by few rows, in which chance does such things."""
     places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
-    made = dict(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice)
+    made = dict(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice, down=range(N, 0, -1))
     table = CLEAN.assign(**made, **{"row id": places + 1})
     constant = "'d': the same in every row (7), so it can explain nothing."
-    assert doubts_of(tmp_path, table) == [
+    all_of_them = [
         constant,
-        *(f"{e!r}: numbers the rows, like an identifier: consider --id or --drop {e}." for e in ("e", "row id")),
+        *(
+            f"{e!r}: numbers the rows, like an identifier: consider --id or --drop {e}."
+            for e in ("e", "down", "row id")
+        ),
         "'c': predicts the target perfectly alone: is it made from the target (leakage)?",
     ]
+    assert doubts_of(tmp_path, table[:20]) == doubts_of(tmp_path, table) == all_of_them
     notes = load_data(tmp_path / "data.csv", FitOptions(file=tmp_path / "data.csv", target="y")).notes
     assert notes == ["left out, identical to another column: 'f' to 'b'"]
     assert doubts_of(tmp_path, table[:19]) == [constant]
     level = np.array(["low", "mid", "high", "top"])[np.argsort(np.argsort(Y)) // 10]
-    for y, leaks in ((np.isin(level, ["low", "high"]), "'level'"), (Y < Y.mean(), "'minus'")):
-        classes = CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y)
+    for y, leaks in (
+        (np.isin(level, ["low", "high"]), ["'level'"]),
+        (Y < Y.mean(), ["'minus'"]),
+        (Y > Y.mean(), ["'minus'"]),
+        (twice % 2 > 0, []),  # of which each text holds few
+    ):
+        classes = CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y, twice=[f"p{i}" for i in twice])
         doubts = doubts_of(tmp_path, classes, dummies=True, loss="logistic")
-        assert [doubt.partition(":")[0] for doubt in doubts] == [leaks]
+        assert [doubt.partition(":")[0] for doubt in doubts] == leaks
+
+
+def test_rows_are_copies_unless_by_chance_or_in_one_group(tmp_path):
+    chance = pd.DataFrame({"a": np.arange(N) % 2, "b": np.arange(N) // 2 % 2, "y": np.arange(N) // 4 % 5})
+    twice = pd.concat([CLEAN, CLEAN[:3]]).assign(who=[*range(N), 0, 1, 7])
+    assert doubts_of(tmp_path, chance) == doubts_of(tmp_path, twice[:-1], groups="who") == []
+    (doubt,) = doubts_of(tmp_path, twice, groups="who", id="who")  # a name may be that of a group
+    assert doubt.startswith("1 of 43 rows are exact copies of others (row 44)")
+    shared, copied = doubts_of(tmp_path, twice, id="who")
+    assert shared.startswith("'who': 6 rows share their name") and "3 of 43 rows are exact copies" in copied
+    with pytest.raises(Problems, match=r"^who: the group is missing in row 42: "):
+        doubts_of(tmp_path, twice.assign(who=[*range(N), None, 1, 7]), groups="who")
 
 
 def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
@@ -205,6 +209,10 @@ def test_of_many_columns_with_one_problem_some_are_listed(tmp_path):
     *listed, (name, text) = caught.value.found
     assert [each for each, _ in listed] == [f"t{j:02d}" for j in range(8)]
     assert name == "2 more" and text.startswith("like t09, text, such as")
+    unclear = ["1 234", "1'234"] * (N // 2)  # of which nothing else is said
+    with pytest.raises(Problems) as caught:
+        doubts_of(tmp_path, CLEAN.assign(b=unclear, y=unclear))
+    assert [name for name, _ in caught.value.found] == ["b", "y"]
 
 
 def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
@@ -213,18 +221,18 @@ def test_levels_that_differ_by_case_or_spaces_are_named(tmp_path):
         f"{pair} differ by case or spaces alone: write them alike if they are one level."
         for pair in ("'pool': 'Ja ' and 'ja'", "'y': 'Yes' and 'yes'")
     ]
+    assert _alike(np.array(list("aAbBcCdD"))).startswith("'A' and 'a'; 'B' and 'b'; 'C' and 'c' differ")
 
 
 def test_two_numbers_are_classes_if_one_says_so(tmp_path):
-    """0 and 1 are fitted by least squares, with a warning, or as classes, which are 0 and 1 wherever they are named."""
+    """0 and 1 are fitted by least squares, with a warning, or as classes, which are whole numbers as in the file."""
     path = saved(tmp_path, CLEAN.assign(y=(CLEAN.y > CLEAN.y.median()) * 1.0))
-    common = ("--target", "y", "--k", 2, "--solver", "htp")
-    result, _ = made(tmp_path / "numbers", "fit", path, *common)
-    assert "'y': nothing but 0 and 1: if these are two classes, add --loss logistic." in words(result.stderr)
-    of_classes = (*common, "--loss", "logistic", "--save", tmp_path / "model.npz")
-    result, model = made(tmp_path / "classes", "fit", path, *of_classes)
-    assert "nothing but" not in result.stderr and "predicts 1 (positive side) against 0" in words(result.stdout)
-    assert model["classes"] == {"-1": 0, "+1": 1} and sht.load(tmp_path / "model.npz")[-1].classes_.tolist() == [0, 1]
+    doubt = "'y': nothing but 0 and 1: if these are two classes, add --loss logistic."
+    for loss, said in (("squared", [doubt]), ("logistic", []), ("poisson", [])):
+        options = FitOptions(file=path, target="y", loss=loss)
+        split, classes = make_split(load_data(path, options), options), loss == "logistic"
+        assert load_data(path, options).doubts == said and split.train[1].dtype.kind == ("i" if classes else "f")
+        assert split.classes == ({"-1": 0, "+1": 1} if classes else None)
 
 
 def test_rows_of_a_group_are_held_out_together(tmp_path):
@@ -250,6 +258,9 @@ def test_columns_beside_the_features(tmp_path):
     np.testing.assert_allclose(found.offset, np.log(years))
     assert list(found.groups) == who and found.feature_names == list("bcdef") and list(found.X) == [*"bcdef", "name"]
     np.testing.assert_array_equal(load_data(path, FitOptions(**common, offset="years")).offset, years)
+    options = FitOptions(**common, exposure="years", test_size=0.25)
+    for part, _, offset in make_split(load_data(path, options), options)[:2]:
+        np.testing.assert_array_equal(offset, np.log(years[part.index - 2]))
     plain = load_data(path, FitOptions(**common))
     assert plain.offset is None and plain.feature_names == [*"bcdef", "years"]
 
@@ -273,10 +284,10 @@ def test_gaps_are_filled_anew_in_every_fold(tmp_path, features):
     options, flow = FitOptions(**common), Subsets(PathOptions(**common, cv=3))
     split = make_split(load_data(path, options), options)
     flow.load()
-    for train, test, filled in folds_of_rows(options, *split.train[:2], "rows", split.table):
+    for train, test, whole in folds_of_rows(options, *split.train[:2], "rows", split.table):
         expected = X[np.setdiff1d(train, [3, 8]), 0].mean()
-        np.testing.assert_allclose(filled["a"].iloc[[3, 8]], expected)
-        np.testing.assert_array_equal(filled.drop(columns="a"), X[:, 1 : len(features)])
+        np.testing.assert_allclose(whole["a"].iloc[[3, 8]], expected)
+        np.testing.assert_array_equal(whole.drop(columns="a"), X[:, 1 : len(features)])
         assert set(train).isdisjoint(test)
     assert all(callable(of_fold) for *_, of_fold in flow.folds())
 
@@ -381,21 +392,14 @@ def test_no_model_and_no_table(tmp_path, fitted):
 
 # --- fits that mean little -------------------------------------------------------------------------------------------
 CAVEATS = {
-    "no feature": (CLEAN, ("--k", "0"), "No feature was chosen", False),
-    "an exact fit": (CLEAN.assign(y=X[:, 0] - X[:, 1]), ("--k", "2"), "give the target exactly", False),
-    "separated classes": (
-        CLEAN.assign(y=np.where(X[:, 0] > 0, "yes", "no")),
-        ("--k", "2", *LOGISTIC.split()),
-        "separate the classes",
-        True,
-    ),
-    "fewer rows than features": (CLEAN[:5], ("--k", "5"), "5 rows cannot determine 5 coefficients", False),
+    "no feature": (CLEAN, ("--k", "0"), "No feature was chosen"),
+    "an exact fit": (CLEAN.assign(y=X[:, 0] - X[:, 1]), ("--k", "2"), "give the target exactly"),
 }
 
 
 @pytest.mark.parametrize("name", CAVEATS)
 def test_a_fit_that_means_little_says_so(tmp_path, name):
-    table, options, sentence, drawn = CAVEATS[name]
+    table, options, sentence = CAVEATS[name]
     saved(tmp_path, table, "table.csv")
     for file in ("report.html", "history.csv", *(f"{name}.{kind}" for name in DRAWN for kind in ("png", "svg"))):
         (tmp_path / file).write_text("an earlier run")
@@ -403,8 +407,7 @@ def test_a_fit_that_means_little_says_so(tmp_path, name):
     said = words(result.stdout)
     assert "caveat" in said and sentence in said and "Proved" not in said and "certificate" not in said
     left = {path.stem for path in tmp_path.iterdir()} - {"table", "model"}
-    assert left == ({"coefficients", "predictions", "swaps"} if drawn else set())
-    assert sentence in model["caveat"]
+    assert not left and sentence in model["caveat"]
 
 
 def test_what_a_fit_without_an_error_means_depends_on_its_target():
@@ -416,7 +419,8 @@ def test_what_a_fit_without_an_error_means_depends_on_its_target():
     ):
         model = kind(2)
         model.support_, model.cv_results_ = np.array([True, False, True]), None
-        assert sentence in caveat(model, 40, lambda: True)["caveat"]
+        told = caveat(model, 40, lambda: True)
+        assert sentence in told["caveat"] and told["drawn"] == (kind is not sht.SparseRegressor)
         assert caveat(model, 40, lambda: False) == {"caveat": None, "drawn": True}
     for intercept, enough in ((True, 4), (False, 3)):
         model.fit_intercept = intercept
@@ -490,20 +494,19 @@ def test_predictions_are_those_of_the_plain_table(tmp_path, name):
 
 
 def test_thousands_that_are_not_clear_stop_the_fit(tmp_path):
-    counts = pd.DataFrame({"a": [f"{1000 * i:,}".replace(",", ".") if i else "987" for i in range(N)], "y": Y.round(0)})
-    counts.astype({"y": int}).to_csv(tmp_path / "table.csv", sep=";", index=False)
-    target = ("--target", "y", "--k", 1, "--solver", "htp", "--out", tmp_path / "out")
-    said = " ".join(invoke("fit", tmp_path / "table.csv", *target).stderr.split())
-    assert "row 3 holds '1.000'" in said and "--thousands point, or --decimal point" in said
-    ways = (("--thousands", "point"), ("--decimal", "point"))
-    models = [made(tmp_path / "out", "fit", tmp_path / "table.csv", *target[:-2], *way)[1] for way in ways]
-    assert models[0]["coefficients"] != models[1]["coefficients"]
+    path = saved(tmp_path, pd.DataFrame({"a": ["12.345", "987"] * (N // 2), "y": Y.astype(int)}))
+    with pytest.raises(Problems, match=r"row 2 holds '12\.345'.*--thousands point, or --decimal point"):
+        load_data(path, FitOptions(file=path, target="y"))
+    for way, value in (("thousands", 12345), ("decimal", 12.345)):
+        assert load_data(path, FitOptions(file=path, target="y", **{way: "point"})).X["a"].iloc[0] == value
 
 
-@pytest.mark.parametrize(
-    ("levels", "rows", "whose"), [(11, 20, True), (10, 20, False), (12, 200, False), (21, 200, True)]
-)
-def test_texts_of_many_levels_may_name_whom_rows_are_of(levels, rows, whose):
-    column = pd.Series([f"level {i % levels}" for i in range(rows)], name="of")
-    said = _of_cells(column, "text", SimpleNamespace(dummies=False))
-    assert ("--groups of" in said) == whose and "--drop of" in said
+def test_texts_of_many_levels_may_name_whom_rows_are_of():
+    plain, as_columns = [(11, 20), (20, 20), (21, 200)], [(11, 20), (20, 20), (21, 40)]  # too many, and just enough:
+    enough = [(False, 10, 20), (False, 20, 200), (True, 10, 19), (True, 20, 40)]
+    for dummies, levels, rows in [*((False, *n) for n in plain), *((True, *n) for n in as_columns), *enough]:
+        whose = (dummies, levels, rows) not in enough
+        column = pd.Series([f"level {i % levels}" for i in range(rows)], name="of")
+        said = _of_cells(column, "text", SimpleNamespace(dummies=dummies, missing=None))
+        assert ("--id of" in (said or "")) == whose and (dummies or "--drop of" in said)
+        assert ("--groups of" in (said or "")) == (whose and levels < rows and not dummies)

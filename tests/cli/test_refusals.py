@@ -51,13 +51,12 @@ fit data.csv --target target --k best | Error: --k: needs an integer
 fit text.csv --target target | not numeric
 fit text.csv --target target --loss hinge --solver htp | --solver iht
 fit data.csv --target target --loss poisson | counts >= 0
-fit data.csv --target target --test-size 1.5 | Error: --test-size: is a fraction of the rows, below 1
+fit data.csv --target target --test-size 1 | Error: --test-size: is a fraction of the rows, below 1
 fit data.csv --target target --save absent/model.npz | Error: --save: there is no folder
 fit data.csv --target target --save . | Error: --save: . is a folder
 path data.csv --target target --k-max 7 | Error: --k-max: 7 is more than the 6 features
 path data.csv --target target --rule one_se --cv 41 | Error: --cv: needs from 2 to 40
 path data.csv --target target --stability 9 | even
-path text.csv --target target | not numeric
 fit text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
 path text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
 fit text.csv --target target --loss logistic --l2 0 --prove 1 | Error: --prove: proofs for the loss logistic need l2 > 0
@@ -92,7 +91,6 @@ fit owned.csv --target target --groups one --drop half | one all rows are in one
 fit owned.csv --target target --groups half --drop one --test-size .9 | --test-size: 0.9 leaves none of the 2 groups
 fit owned.csv --target target --groups half --drop one --loss=smoothed_hinge | exactly two classes
 fit several.npz --target Y --drop-missing-target | Error: --drop-missing-target: several.npz is no table
-fit health.csv --target target --levels poor,fair | 'good' is no level
 fit health.csv --target target --levels poor,fair,good,best | 'best' is in no row
 fit health.csv --target target --levels poor,fair,good,good | Error: --levels: must name each class of 'target' once
 fit health.csv --target target --levels poor,fair,good --loss logistic | --loss

@@ -289,9 +289,7 @@ def test_ranks_and_graphs_on_the_screen():
     assert (len(sheet.head), cells(*alone.rows), len(alone.head)) == (3, [["a - b", "+0.500"]], 2)
 
 
-@pytest.mark.parametrize(
-    ("converged", "ended"), [(True, "the support repeated itself"), (False, "stopped at the limit")]
-)
+@pytest.mark.parametrize("converged, ended", [(True, "the support repeated itself"), (False, "stopped at the limit")])
 def test_a_stream_on_the_screen(converged, ended):
     model = {"loss": "huber", "k": 3, "l2": 0.1, "objective": 2.5, "passes": 7, "seconds": 2.0, "n": 3000}
     flow = Stream(FitOptions(file=Path("parts")), None)

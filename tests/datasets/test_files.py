@@ -51,14 +51,18 @@ def sparse_arrays(**changes):
     return {**arrays, "shape": np.array(X.shape), "y": Y, **changes}
 
 
+# An entry is there in two parts.
+TWICE = sparse_arrays(data=[1.0, 0.5, -2, 3.25, 1e-3], indices=[0, 0, 2, 1, 2], indptr=[0, 3, 5])
+
+
 @pytest.mark.parametrize("target", [None, "z"])
-@pytest.mark.parametrize("arrays", [{"X": X.astype(np.float32), "y": Y}, sparse_arrays()], ids=["dense", "sparse"])
+@pytest.mark.parametrize("arrays", [{"X": X.astype(np.float32), "y": Y}, TWICE], ids=["dense", "sparse"])
 def test_npz(tmp_path, arrays, target):
     escaped = {"../escaped": Y}  # never written to
     np.savez(tmp_path / "a.npz", **arrays, z=Y, feature_names=["a", "b", "c"], **escaped)
     data = load_file(tmp_path / "a.npz", target)
     assert not list(tmp_path.parent.glob("escaped*"))
-    assert sparse.issparse(data.X) == ("X" not in arrays)
+    assert sparse.issparse(data.X) == ("X" not in arrays) and sparse.csr_array(data.X).nnz == 4
     np.testing.assert_allclose(sparse.csr_array(data.X).toarray(), X, rtol=1e-7)
     np.testing.assert_array_equal(data.y, Y)
     assert data.feature_names == ["a", "b", "c"]
@@ -68,37 +72,31 @@ TEXTS = {
     "extension": ("a.ods", "a,t\n1,2\n", {"target": "t"}, r"'\.ods'.*use \.csv"),
     "no target": ("a.csv", "a,t\n1,2\n", {}, "target: is needed.*a, t"),
     "missing target": ("a.csv", "a,price\n1,2\n", {"target": "Prize"}, "'Prize'.*did you mean 'price'.*a, price"),
-    "a name twice": ("a.csv", "a,a,t\n1,2,3\n4,5,6\n", {"target": "t"}, "occurs twice"),
-    "the target twice": ("a.csv", "t,a,t\n1,2,3\n4,5,6\n", {"target": "t"}, "occurs twice"),
     "eight names": ("a.csv", "a,b,c,d,e,f,g,h\n", {}, r"one of a, b, c, d, e, f, g, h\.$"),
     "nine names": ("a.csv", "a,b,c,d,e,f,g,h,i\n", {}, r"one of a, b, c, d, e, f, g, h and 1 more\.$"),
-    "text column": ("a.csv", "a,t\nred,2\n", {"target": "t"}, "'a'.*not numeric.*'red'.*encode"),
+    "text column": ("a.csv", "a,t\n,1\nred,2\n", {"target": "t"}, "'a'.*not numeric.*'red'.*encode"),
     "NaN": ("a.csv", "a,b,t\n1,,2\n3,4,5\n", {"target": "t"}, "'b'.*missing"),
-    "infinite": ("a.csv", "a,b,t\n1,inf,2\n3,4,5\n", {"target": "t"}, "'b'.*infinite"),
     "NaN target": ("a.csv", "a,t\n1,\n3,4\n", {"target": "t"}, "target 't'.*missing"),
     "long line": ("a.csv", "a,t\n1,2\n1,2,3\n", {"target": "t"}, "line 3 .*3 fields.*has 2"),
-    "all lines long": ("a.csv", "a,t\n1,2,3\n", {"target": "t"}, "line 2 .*3 fields.*has 2"),
     "short line": ("a.csv", "a,t\n1\n", {"target": "t"}, "line 2 .*1 fields.*has 2"),
     "no header": ("a.csv", "1,2\n3,4\n", {"target": "t"}, "header"),
     "no rows": ("a.csv", "a,t\n", {"target": "t"}, "0 rows"),
     "no features": ("a.csv", "t\n1\n", {"target": "t"}, "0 features"),
     "empty": ("a.csv", "", {"target": "t"}, "is empty"),
     "blank": ("a.csv", "\n\n", {"target": "t"}, "is empty"),
+    "a zero byte": ("a.csv", "\0", {"target": "t"}, "no column 't'"),
     "feature count": ("a.csv", "a,t\n1,2\n", {"target": "t", "n_features": 3}, "n_features: is 3"),
-    "libsvm empty": ("a.svm", "", {}, "is empty"),
+    "libsvm labels alone": ("a.svm", "1\n-1\n", {}, "2 rows and 0 features"),
     "libsvm target": ("a.svm", "1 1:2\n", {"target": "t"}, "target: .*leave target out"),
-    "libsvm no colon": ("a.svm", "1 1:2 3\n", {}, "line 1 .*'label index:value"),
-    "libsvm no value": ("a.svm", "1 1:2\n1 1:2 3:\n", {}, "line 2 .*perhaps cut off"),
-    "libsvm label": ("a.svm", "spam 1:2\n", {}, "line 1 "),
-    "libsvm order": ("a.svm", "1 2:2 1:3\n", {}, "not a valid LIBSVM file"),
+    "libsvm no value": ("a.svm", "1 1:2\n1 1:2 3:\n", {}, "line 2 .*'label index:value.*perhaps cut off"),
+    "libsvm order": ("a.svm", f"1 {2**27}:2 1:3\n", {}, "indices that do not increase"),
     "libsvm NaN": ("a.svm", "1 1:2 3:nan\n1 2:nan\n", {}, "'x2'.*missing"),
-    "libsvm width": ("a.svm", "1 1:2 9:1\n", {"n_features": 3}, "n_features: is 3.*index 9"),
+    "libsvm width": ("a.svm", "1 1:2 4:1\n", {"n_features": 3}, "n_features: is 3.*index 4"),
     "libsvm huge dimension": ("a.svm", "1 1:2 999999999:1\n", {}, "index 999999999, more than the limit"),
-    "libsvm absurd dimension": ("a.svm", f"1 1:2 {10**30}:1\n", {}, "not a valid LIBSVM file"),
     "libsvm negative": ("a.svm", "1 -3:2\n", {}, "line 1 "),
+    "libsvm size": ("a.svm", "1 1:2\n", {"max_bytes": 5}, "more than the limit"),
+    "csv size": ("a.csv", "a,t\n1,2\n", {"target": "t", "max_bytes": 7}, "more than the limit"),
     "libsvm base": ("a.svm", "1 0:2 1:1\n", {"zero_based": False}, "zero_based: is False.*index 0"),
-    "libsvm size": ("a.svm", "1 1:2\n" * 100, {"max_bytes": 99}, "more than the limit"),
-    "csv size": ("a.csv", "a,t\n1,2\n", {"target": "t", "max_bytes": 3}, "more than the limit"),
     "format": ("a.csv", "a,t\n1,2\n", {"format": "xlsx"}, "format: must be one of csv"),
     "archive": ("a.tar.gz", "x", {}, "extension"),
 }
@@ -128,6 +126,18 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
         assert data.feature_names == ["größe", "b c"] and data.y.tolist() == ["é", "no"]
         read = {"utf-8": [], "utf-8-sig": [], "latin-1": ["encoding cp1252"]}.get(encoding, [f"encoding {encoding}"])
         assert [note for note in tables.read_table(tmp_path / "a.csv").notes if "encoding" in note] == read
+
+
+def test_what_cuts_lines_into_cells(tmp_path):
+    """All lines into as many, then into most; the usual one of two; spaces beside a tab are part of a cell."""
+    for name, text, header, cell in (
+        ("a.csv", "a,b;c,d\n1;2\n", ["a,b", "c,d"], 1),
+        ("a.csv", "a,b\tc\nx,2\t3\n", ["a", "b c"], "x"),
+        ("a.tsv", "a,b\tc\nx,2\t3\n", ["a,b", "c"], "x,2"),
+        ("a.tsv", "a\t b\n x\t1\n", ["a", " b"], " x"),
+    ):
+        frame = tables.read_table(write(tmp_path / name, text)).frame
+        assert list(frame) == header and frame.iloc[0, 0] == cell
 
 
 @pytest.mark.parametrize("suffix", [".csv.gz", ".csv.bz2", ".csv.zst", ".tsv.gz", ".scale.gz", ".scale.bz2"])
@@ -168,7 +178,7 @@ def test_tables_in_binary(tmp_path, suffix, package):
 def test_excel(tmp_path):
     """The first sheet, without the rows and columns that are empty."""
     pytest.importorskip("openpyxl", reason="Excel files need openpyxl, which is an optional dependency")
-    path, frame = tmp_path / "a.xlsx", pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    path, frame = tmp_path / "a.xlsx", pd.DataFrame({"a": X[:, 0], " b ": X[:, 1]})
     with pd.ExcelWriter(path) as book:
         frame.to_excel(book, sheet_name="first", index=False, startrow=1, startcol=1)
         frame[:1].to_excel(book, sheet_name="second", index=False)
@@ -184,13 +194,11 @@ def test_excel(tmp_path):
     cases.refused(ValueError, "more than the limit", lambda: tables.read_table(path, max_bytes=size - 1))
 
 
-@pytest.mark.parametrize(
-    ("package", "name"), [("openpyxl", "a.xlsx"), ("zstandard", "a.csv.zst"), ("pyarrow", "a.parquet")]
-)
+@pytest.mark.parametrize("name, package", [("xlsx", "openpyxl"), ("csv.zst", "zstandard"), ("parquet", "pyarrow")])
 def test_without_a_package_one_sentence_names_it(tmp_path, monkeypatch, package, name):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"needs .*{package}; run `pip install .*{package}`\.$"):
-        load_file(write(tmp_path / name, "x"), "t")
+        load_file(write(tmp_path / f"a.{name}", "x"), "t")
 
 
 def test_a_cell_far_below_makes_texts_of_all(tmp_path):
@@ -205,21 +213,19 @@ def test_a_path_is_a_file(tmp_path):
 
 NO_CSR = "^path: data, indices, .* not those of"
 ARRAYS = {
-    "no X": ({"y": Y}, None, "path: .*'X'"),
     "part of a CSR matrix": ({"data": Y, "shape": [2, 3], "y": Y}, None, "path: .*'X'"),
     "no y": ({"X": X, "z": Y}, None, "target: .*'y'.*it has X, z"),
-    "no target": ({"X": X, "y": Y}, "t", "target: .*'t'"),
     "shape of X": ({"X": X[0], "y": Y}, None, "two dimensions"),
     "complex X": ({"X": X + 1j, "y": Y}, None, "real numbers"),
     "length of y": ({"X": X, "y": Y[:1]}, None, r"needs shape \(2,\)"),
+    "complex y": ({"X": X, "y": 1j * Y}, None, "one number or text label"),
+    "a part of X as y": (sparse_arrays(), "indptr", "^target: indptr holds the features"),
     "names": ({"X": X, "y": Y, "feature_names": ["a"]}, None, "1 names for 3"),
     "NaN": ({"X": X * [1, np.nan, 1], "y": Y}, None, "'x1'.*missing"),
     "empty": ({"X": X[:0], "y": Y[:0]}, None, "0 rows"),
     "index": (sparse_arrays(indices=np.array([0, 99, 1, 2], np.int32)), None, r"path: a\.npz"),
-    "negative index": (sparse_arrays(indices=np.array([0, -7, 1, 2], np.int32)), None, r"path: a\.npz"),
     "row pointers": (sparse_arrays(indptr=np.array([0, 2, 400], np.int32)), None, r"path: a\.npz"),
-    "columns": (sparse_arrays(shape=np.array([2, 2**40])), None, r"path: a\.npz"),
-    "rows": (sparse_arrays(shape=np.array([2**40, 3])), None, r"path: a\.npz"),
+    "columns": (sparse_arrays(shape=np.array([2, 2**27 + 1])), None, "claims 134217729 features"),
     "pickle": (sparse_arrays(data=np.array([1, 2, 3, "x"], object)), None, r"path: a\.npz"),
     "floats": (sparse_arrays(indices=np.array([0.0, 2, 1, 2])), None, NO_CSR),
     "shape of three": (sparse_arrays(shape=np.array([2, 3, 1])), None, NO_CSR),
@@ -240,9 +246,7 @@ def test_bad_arrays(tmp_path, name):
 def test_a_line_without_end_is_refused(tmp_path):
     path = tmp_path / "a.svm.gz"
     with gzip.open(path, "wb", 1) as file:
-        file.write(b"1 1:2 #")
-        for _ in range(70):
-            file.write(bytes([32]) * 2**20)
+        file.write(b"1 1:2 #" + 70 * 2**20 * b" ")
     cases.refused(ValueError, r"a line of .* 64 MiB", lambda: load_file(path))
 
 
@@ -257,19 +261,14 @@ def test_lines_are_measured_over_blocks(tmp_path, monkeypatch):
     for text in (b"abcdef\nabcdef\rabcdef", b"ab\n" * 9):
         assert b"".join(tables._blocks(tmp_path, io.BytesIO(text))) == text
     for text in (b"abcdefgh", b"a\nabcdefgh", b"ab\rcdefghijk", b"abcdefgh\na"):
-        cases.refused(
-            ValueError, "^path: a line of", lambda text=text: list(tables._blocks(tmp_path, io.BytesIO(text)))
-        )
+        cases.refused(ValueError, "^path: a", lambda text=text: list(tables._blocks(tmp_path, io.BytesIO(text))))
 
 
-class Marker:
+class Marker(str):
     """Unpickled, it would leave a file behind."""
 
-    def __init__(self, path):
-        self.path = path
-
     def __reduce__(self):
-        return open, (self.path, "w")
+        return open, (str(self), "w")
 
 
 def test_pickles_do_not_run(tmp_path):
