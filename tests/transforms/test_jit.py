@@ -40,6 +40,20 @@ def test_a_model_in_double_precision_is_solved_there_alone():
             cases.refused(ValueError, "objective", lambda verb=verb, given=given: verb(model, *given))
 
 
+def test_a_traced_size_needs_a_limit():
+    one, several = sht.LinearModel(X, Y), sht.MultiResponse(X, np.stack([Y, -Y, Y**2], 1))
+    for name, objective, threshold, solver in (
+        *(("k", one, sht.Sparsity, solver) for solver in (None, sht.solvers.BestSubset(), sht.solvers.IHT())),
+        ("r", several, sht.Rank, None),
+    ):
+
+        def value(size, objective=objective, threshold=threshold, solver=solver):
+            return sht.solve(objective, threshold(size), solver).value
+
+        said = f"{name}_max: a traced or batched {name} needs a static {name}_max"
+        cases.refused(ValueError, said, lambda value=value: jax.eval_shape(value, 2))
+
+
 def test_a_checked_solution_raises_inside_jit():
     def run(k, y):
         model = sht.LinearModel(X, y)
