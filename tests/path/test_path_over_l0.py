@@ -134,15 +134,18 @@ def test_the_progress_of_a_path_over_l0_counts_its_rows():
 def test_a_path_over_l0_begins_without_features():
     """There is a price at which nothing is worth it, and a criterion or the folds may choose that."""
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((60, 6)), rng.standard_normal(60)
-    model, threshold = sht.LinearModel(X, y, fit_intercept=True, standardize=True), sht.L0L1L2(0.0)
-    path, none = sht.solve_path(model, threshold=threshold), sht.solve_path(model, threshold=threshold, ks=[0])
-    assert path.ks.tolist() == list(range(7)) and none.ks.tolist() == [0]
-    np.testing.assert_allclose(none.loss, np.var(y) / 2, rtol=1e-6)
-    Z = (X - X.mean(0)) / X.std(0)
-    gain = np.max((Z.T @ (y - y.mean())) ** 2) / 60**2 / 2
-    assert path.l0s[1] < gain < path.l0s[0] < 1.01 * gain
-    assert sht.information_criterion(path, "bic").best == 0
+    X, y = rng.standard_normal((60, 6)) * 4.0 ** np.arange(6), rng.standard_normal(60)
+    model, scale = sht.LinearModel(X, y, fit_intercept=True, standardize=True), X.std(0)
+    slope = (X - X.mean(0)).T @ (y - y.mean()) / scale / 60
+    for bound in (np.inf, 0.02):  # of every coefficient, in the units of its column
+        threshold = sht.L0L1L2(0.0, lower=-bound, upper=bound)
+        path, none = sht.solve_path(model, threshold=threshold), sht.solve_path(model, threshold=threshold, ks=[0])
+        assert path.ks.tolist() == list(range(7)) and none.ks.tolist() == [0]
+        np.testing.assert_allclose(none.loss, np.var(y) / 2, rtol=1e-6)
+        alone = np.clip(slope, -bound * scale, bound * scale)
+        gain = np.max(alone * (slope - alone / 2))
+        assert path.l0s[1] < gain < path.l0s[0] < 1.01 * gain
+        assert sht.information_criterion(path, "bic").best == 0
 
 
 def found_sizes(X, y, loss=None, **options):
