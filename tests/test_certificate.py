@@ -257,6 +257,7 @@ def test_rounding_refutes_no_best_subset():
     facts = Facts(1.0, of_refits, gain=0.0, every_subset=True, necessary=False)
     known = facts, facts._replace(every_subset=False, proof=PROVED), facts._replace(necessary=None)
     assert [certificate._stated(each).necessary_condition for each in known] == [True, True, None]
+    assert not any("necessary" in certificate._stated(each).statement for each in known)
     for doubt in (facts._replace(every_subset=False), facts._replace(gain=0.5, swap=(1, 2)), facts._replace(gain=None)):
         assert certificate._stated(doubt).necessary_condition is False, doubt
 

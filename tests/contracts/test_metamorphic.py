@@ -173,6 +173,7 @@ def test_solvers(name):
     d = metamorphic.draw("real")
     model, threshold, first = solved(d)
     assert first.value == first.history.value[first.best_step]
+    assert first.history.hard_thresholds[: int(first.num_steps)].min() >= 1
     x = model.to_internal(first.x, first.intercept)
     np.testing.assert_allclose(first.value, total(model, threshold.bind(model), x), rtol=1e-12)
     again = solved(d, first)[-1]

@@ -65,7 +65,6 @@ def test_planted_support_stationarity_and_history(name, loss):
     np.testing.assert_allclose(history.grad_norm[best], slope, rtol=1e-5, atol=1e-9)
     np.testing.assert_array_equal(history.support_size, K)
     assert np.all(history.status == 0) and np.all(history.gap == np.inf) and np.all(history.step_size > 0)
-    assert np.all(history.hard_thresholds >= 1) and np.all(history.ifo >= 1)
 
 
 @pytest.mark.parametrize("name", ["iht", "iht_constant", "htp", "htp_backtracking", "htp_newton"])
