@@ -249,8 +249,8 @@ def judge(folder, tests, mutant, rows):
     """
     path, function, source = mutant
     ran = {name for row in rows for name in row["functions"]}
-    own = {f"{path}:{function}"} & ran
-    names = own or {name for name in ran if name.startswith(f"{path}:{function}")}  # of a class, or of a module
+    whole = f"{path}:{function.removesuffix('.__init__')}"  # a file may make it as it is imported, outside of its tests
+    names = {whole} & ran or {name for name in ran if name.startswith(whole)}  # of a class, or of a module
     functions, seconds = {}, collections.Counter()
     for row in rows:
         file = row["test"].split("::")[0]
