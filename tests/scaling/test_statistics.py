@@ -102,6 +102,8 @@ def test_merging_is_a_pass_over_the_rows_of_all():
     ]
     merged, whole = parts[0].merge(*parts[1:]), sht.SufficientStatistics.from_arrays(X, y, weights, folds=1)
     assert merged.n_samples == whole.n_samples and whole.merge().n_samples == whole.n_samples
+    for field in ("rows", "weights", "largest_weight"):
+        np.testing.assert_allclose(getattr(merged, field), getattr(whole, field), err_msg=field)
     with jax.enable_x64(True):
         fits = [sht.solve(each.model(), sht.Sparsity(P), sht.solvers.HTP()) for each in (merged, whole)]
     np.testing.assert_allclose(fits[0].x, fits[1].x, atol=1e-9)
