@@ -200,7 +200,7 @@ def test_without_a_network(server, tmp_path):
     cases.refused(ConnectionError, r"127\.0\.0\.1:1/tiny", lambda: get("tiny", tmp_path, mirror="http://127.0.0.1:1"))
 
 
-def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
+def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SPARSEHTP_CACHE", str(tmp_path / "there"))
     nowhere = File("https://nowhere.invalid/tiny.bz2")
     monkeypatch.setitem(DATA_SETS, "tiny", DATA_SETS["tiny"]._replace(files=(nowhere,)))
@@ -208,6 +208,8 @@ def test_mirror_cache_variable_and_progress(server, tmp_path, monkeypatch):
     fetch("tiny", mirror=server.url + "/", progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (len(WHOLE), len(WHOLE)) and server.requests[0][0] == "/tiny.bz2"
     assert (tmp_path / "there" / "tiny" / "tiny.bz2").exists()
+    fetch("tiny", tmp_path / "here", mirror=server.url + "/")
+    assert capsys.readouterr().err, "it is shown if nothing is said"
 
 
 def test_what_a_disk_and_a_server_may_hold(server, tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from sparsehtp import _stream
 from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
 from sparsehtp.datasets.passes import Passes, joined
+from sparsehtp.io.npz import member_shape
 from sparsehtp.io.read_ahead import read_ahead
 
 RNG = np.random.default_rng(0)
@@ -168,6 +169,7 @@ def test_sparse_files_and_bad_ones(tmp_path):
     cases.refused(FileNotFoundError, r"paths: no file matches .*none\*", lambda: Shards(tmp_path / "none*"))
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "b.npz", X=X[:, 1:], y=y)
+    assert [member_shape(tmp_path / "a.npz", name) for name in ("X", "y", "z")] == [X.shape, y.shape, None]
     with pytest.raises(ValueError, match=r"paths: the files have different numbers of features, \[11, 12\]"):
         Shards(tmp_path / "?.npz")
     np.savez(tmp_path / "b.npz", y=y)
