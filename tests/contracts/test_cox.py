@@ -93,6 +93,14 @@ def test_no_column_curves_downwards():
 
 
 @BOTH
+def test_strata_and_offset_are_those_of_statsmodels(ties):
+    regression = pytest.importorskip("statsmodels.duration.hazard_regression")
+    options = {name: OPTIONS["all"][name] for name in ("strata", "offset")}
+    other = regression.PHReg(TIME, X, EVENT, ties=ties, **options).fit(disp=False)
+    np.testing.assert_allclose(fit(model(ties=ties, **options))[0][:P], other.params, atol=1e-6)
+
+
+@BOTH
 def test_invariances(ties):
     """A far shift of the columns, a monotone transform of time and rows never at risk change nothing."""
     strata = OPTIONS["all"]["strata"]

@@ -163,3 +163,39 @@ def test_errors():
     cases.refused(ValueError, "coefficients of shape", lambda: sht.certificate(model, sht.Sparsity(1), fit))
     solver = sht.solvers.FoBa()
     cases.refused(TypeError, r"FoBa takes .*, not MultiResponse", lambda: sht.solve(model, sht.Sparsity(1), solver))
+
+
+@pytest.mark.slow
+def test_rank_with_softmax():
+    objective = sht.MultiResponse(X, CLASSES, sht.losses.Softmax(C), l2=0.05, fit_intercept=True, standardize=True)
+    values = []
+    for solver in (sht.solvers.IHT(), sht.solvers.HTP()):
+        solution = sht.solve(objective, sht.Rank(1), solver, max_steps=500)
+        assert int(solution.result) == RESULTS.converged
+        assert np.linalg.matrix_rank(np.asarray(solution.x), tol=1e-9) == 1
+        values.append(float(solution.value))
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-8)
+
+    def outer(v):  # the same problem over factors
+        W = np.outer(v[:P], v[P : P + C]) / X.std(0)[:, None]
+        return formula("softmax", W, v[P + C :], l2=0.05, standardize=True)
+
+    rng = np.random.default_rng(0)
+    best = min(minimize(outer, 0.3 * rng.standard_normal(P + 2 * C)).fun for _ in range(5))
+    np.testing.assert_allclose(values[0], best, rtol=1e-6)
+
+
+def test_lanes_of_ranks_and_data_equal_the_loop():
+    targets = jnp.asarray(Y + np.random.default_rng(1).standard_normal((2, N, C)))
+    ranks = jnp.array([1, 2])
+
+    def run(Y, r):
+        return sht.solve(
+            sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.solvers.IHT(), max_steps=60
+        )
+
+    batch = jax.vmap(run)(targets, ranks)
+    for i in range(2):
+        single = run(targets[i], ranks[i])
+        np.testing.assert_allclose(batch.x[i], single.x, atol=1e-9)
+        np.testing.assert_allclose(batch.value[i], single.value, rtol=1e-12)

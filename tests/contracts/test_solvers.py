@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact import Loss
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, minimize
 
 import sparsehtp as sht
 from sparsehtp.results import FIRED, RESULTS
@@ -170,6 +170,25 @@ def test_singular_supports_are_reported():
         np.testing.assert_allclose(solution.x, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-8)
         cases.refused(sht.results.SolveError, "singular", lambda s=solver: sht.solve(objective, six, s))
     assert int(sht.solve(sht.LinearModel(X, y, l2=0.1), six, sht.solvers.HTP()).result) == RESULTS.converged
+
+
+def test_bounds_with_the_logistic_loss_and_standardisation():
+    X, y, _ = cases.data(sht.losses.Logistic(), seed=5)
+    X = X * [1, 2, 0.5, 1, 3, 1] + 1
+    objective = sht.LinearModel(X, y, sht.losses.Logistic(), fit_intercept=True, standardize=True, l2=0.05)
+    solution = sht.solve(objective, sht.Sparsity(3, lower=-0.3, upper=0.3), sht.solvers.HTP())
+    support = cases.members(solution.support)
+    sd = X.std(0)[support]
+
+    def fun(z):
+        eta = X[:, support] @ z[:3] + z[3]
+        return np.log1p(np.exp(-y * eta)).mean() + 0.025 * np.sum((z[:3] * sd) ** 2)
+
+    box = [(-0.3, 0.3)] * 3 + [(None, None)]
+    best = minimize(fun, np.zeros(4), bounds=box, method="L-BFGS-B", options=dict(ftol=1e-15, gtol=1e-10))
+    np.testing.assert_allclose([*np.asarray(solution.x)[support], solution.intercept], best.x, atol=1e-5)
+    np.testing.assert_allclose(solution.value, best.fun, rtol=1e-9)
+    assert np.any(np.abs(solution.x) >= 0.3 - 1e-12)
 
 
 DIVERGING = {

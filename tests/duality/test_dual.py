@@ -185,6 +185,30 @@ def test_steps_of_blocks_fall_as_those_of_epochs(loss):
         np.testing.assert_allclose(size, 0.5 / (epoch + 2) ** (0.5 if rule == "capped" and not loss.quadratic else 1))
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_gap_closes_on_the_separable_example(k):
+    """[DIHT] Remark 4: X = I, squared loss; it closes if and only if l2 >= y_(k+1) / (N (y_(k) - y_(k+1)))."""
+    y = np.array([3.0, -2.0, 1.0, 0.5])
+    least = np.abs(y[k]) / (4 * (np.abs(y[k - 1]) - np.abs(y[k])))
+    for l2, closes in ((0.9 * least, False), (1.01 * least, True), (10 * least, True)):
+        model = sht.LinearModel(np.eye(4), y, l2=l2)
+        x = np.where(np.arange(4) < k, y / (1 + 4 * l2), 0)
+        point = dual_of(model, sht.Sparsity(k)).point(jnp.asarray(x - y))
+        gap = float(model.value(jnp.asarray(x)) - point.value)
+        assert abs(gap) <= 1e-12 if closes else gap > 1e-3
+        if closes:
+            np.testing.assert_allclose(point.x, x, rtol=1e-12)
+
+
+def test_the_counter_example_of_the_paper():
+    """[DIHT] gives 7/6 as its largest dual value; it is 55/42, and the gap to the primal 4/3 stays open."""
+    model = sht.LinearModel(np.eye(3), [2.0, 2.0, 1.0], l2=1.0)
+    dual = dual_of(model, sht.Sparsity(1))
+    np.testing.assert_allclose(dual.point(jnp.array([-12 / 7, -12 / 7, -1])).value, 55 / 42, rtol=1e-14)
+    np.testing.assert_allclose(dual.point(jnp.array([-1.5, -1.5, -1])).value, 31 / 24, rtol=1e-14)
+    np.testing.assert_allclose(model.value(jnp.array([0.5, 0.0, 0.0])), 4 / 3, rtol=1e-14)
+
+
 def test_bad_input():
     cases.refused(TypeError, "LinearModel", lambda: dual_of(sht.QuadraticForm(np.eye(2), np.ones(2)), sht.Sparsity(1)))
     groups, model = sht.GroupSparsity([0, 1], 1), sht.LinearModel(np.eye(3, 2), np.ones(3), l2=1.0)

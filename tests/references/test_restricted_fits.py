@@ -4,6 +4,7 @@ import cases
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, QuantileRegressor, Ridge, TweedieRegressor
+from sklearn.svm import LinearSVC
 
 import sparsehtp as sht
 
@@ -52,6 +53,16 @@ def test_against_scikit_learn(loss):
     model = reference(loss, weights.sum()).fit(X[:, support], y, sample_weight=weights)
     expected = [*np.ravel(model.coef_), *np.ravel(model.intercept_)]
     np.testing.assert_allclose(scale * z, expected, atol=1e-9 if isinstance(loss, sht.losses.Squared) else 1e-7)
+
+
+def test_squared_hinge_against_scikit_learn():
+    X, y, planted = cases.data(sht.losses.SquaredHinge(), 150, P)
+    support, z, _ = fit(sht.losses.SquaredHinge(), X, y, sample_weight=None)
+    np.testing.assert_array_equal(support, np.flatnonzero(planted))
+    # Theirs has no half, and penalises the intercept by a share that a large scale makes small.
+    model = LinearSVC(C=1 / (2 * 150 * L2), dual=False, tol=1e-14, max_iter=10**5, intercept_scaling=1e4)
+    model.fit(X[:, support], y)
+    np.testing.assert_allclose(z, [*model.coef_[0], model.intercept_[0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8])
