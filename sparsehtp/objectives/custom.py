@@ -348,18 +348,23 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
 
     def _call(self, tree: PyTree) -> Array:
         samples, *rest = self.args
-        function = self.function
-        values = jax.vmap(lambda sample: function(tree, sample, *rest))(samples)
+        function, live = self.function, self.sample_weight > 0
+
+        # A row without weight is read as the first that has one: its term, or a derivative of it, may be infinite.
+        def counted(leaf: Array) -> Array:
+            return jnp.where(live.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, leaf[jnp.argmax(live)])
+
+        values = jax.vmap(lambda sample: function(tree, sample, *rest))(jax.tree.map(counted, samples))
         share = (self.sample_weight / jnp.sum(self.sample_weight)).astype(values.dtype)
-        # A row without weight must not count, even where its term is infinite.
-        return jnp.sum(jnp.where(share > 0, share * values.T, 0), axis=-1)
+        return jnp.sum(share * values.T, axis=-1)
 
     def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
         """The term of sample i, times n s_i / sum s."""
         samples, *rest = self.args
-        value = self.function(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         weight = self.n_samples * self.sample_weight[i] / jnp.sum(self.sample_weight)
-        return jnp.where(weight > 0, jnp.asarray(weight * value, x.dtype), 0)
+        i = jnp.where(weight > 0, i, jnp.argmax(self.sample_weight > 0))  # as in `_call`
+        value = self.function(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
+        return jnp.asarray(weight * value, x.dtype)
 
     def _each(self) -> tuple[PyTree, ...]:
         samples, *rest = self.args

@@ -366,21 +366,23 @@ def test_a_weighted_sum_is_the_written_model():
 
 
 def test_terms_of_a_sum_by_hand():
-    """Slopes of single samples and their mean, the largest curvature at zero, and rows of the Hessian."""
+    """Slopes of single samples and their mean, the largest curvature at zero, and rows of the Hessian; a row without
+    weight may have derivatives without end."""
     rng = np.random.default_rng(8)
     A, b, s, x = rng.standard_normal((5, 3)), rng.uniform(1, 2, 5), np.array([0, 1, 2, 0.5, 1]), rng.standard_normal(3)
-    total = sht.CustomSum(lambda x, row: (row[0] @ x - row[1]) ** 4 + jnp.sum(x**2), (A, b), sample_weight=s)
+    rows = (np.where(s[:, None] > 0, A, 1e200), b)
+    total = sht.CustomSum(lambda x, row: (row[0] @ x - row[1]) ** 4 + jnp.sum(x**2), rows, sample_weight=s)
     shares, r, i = 5 * s / s.sum(), A @ x - b, np.array([4, 0, 2])
     slopes = shares[:, None] * (4 * r[:, None] ** 3 * A + 2 * x)
     H, largest = (A.T * shares * 12 * r**2) @ A / 5 + 2 * np.eye(3), shares * (12 * b**2 * np.sum(A**2, 1) + 2)
 
     @cases.jit
     def facts(total, x, i):
-        one, all_of_them = total.sample_grad(x, i), total.samples().scores_at(x)
-        return one, all_of_them, total.sample_smoothness(), total.hessian_rows(x, i[1:]), total.curvatures(x)
+        slopes = total.sample_grad(x, i), total.samples().scores_at(x), total.value_and_grad(x)[1]
+        return *slopes, total.sample_smoothness(), total.hessian_rows(x, i[1:]), total.curvatures(x)
 
-    found = facts(total, x, i)
-    for part, expected in zip(found, (slopes[i].mean(0), slopes, largest.max(), H[[0, 2]], np.diag(H)), strict=True):
+    found, means = facts(total, x, i), (slopes[i].mean(0), slopes, slopes.mean(0))
+    for part, expected in zip(found, (*means, largest.max(), H[[0, 2]], np.diag(H)), strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-3 if np.ndim(part) == 0 else 1e-10)
     np.testing.assert_allclose(total.samples().mean_gradient(slopes), slopes.mean(0), rtol=1e-12)
     assert total.smoothness_ifo == 5 * (1 + POWER_STEPS)  # a power iteration takes so many products
