@@ -114,7 +114,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):
             and saved files leave them out, and have what was read before, else None.
         swaps_: for each chosen feature its best substitute and what that would cost, see `plot.best_swaps`; computed
             at every access, and None without the training data and where there is none.
-        dispersion_: of "negative_binomial"; None for other losses, and where it is given.
+        dispersion_: of "negative_binomial", from all rows: where folds choose k, this one number knows those that are
+            held out. None for other losses, and where it is given.
         result_: how the final fit ended, a name in `RESULTS`.
         fired_: names of the stopping criteria that held, "none" if none did.
         objective_value_: the objective at coef_ and refit_l2_.
