@@ -94,7 +94,8 @@ def test_scores_and_deviations_are_those_of_the_rows(folder, intercept):
     subsets.statistics = flow.statistics
     np.testing.assert_allclose(subsets.deviations(), X.std(axis=0), rtol=1e-10, atol=1e-10)
     told = flow.rows()
-    assert (told["n"], told["n_test"], told["p"], told["n_units"]) == (N, 0, 6, 6)
+    assert (told["n"], told["n_test"], told["p"], told["n_units"], told["target"]) == (N, 0, 6, 6, "price")
+    assert Gathered(FitOptions(file=folder), files).target_name == "y", "that of NPZ files, which hold one"
 
 
 def test_a_path_is_that_of_the_table(folder, tmp_path):

@@ -5,6 +5,7 @@ import itertools
 from types import SimpleNamespace
 
 import cases
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,7 +58,9 @@ def stored_badly(X):
 @cases.jit
 def everything(design, w, r, weights):
     n, p = design.shape
-    products = design.mv(w), design.rmv(r), design.column_norms(weights)
+    entries, static = eqx.partition(design, eqx.is_inexact_array)
+    of_entries = jax.jvp(lambda entries: eqx.combine(entries, static).mv(w), (entries,), (entries,))[1]
+    products = design.mv(w), jax.jvp(design.mv, (w,), (w,))[1], of_entries, design.rmv(r), design.column_norms(weights)
     return products, design.columns(jnp.arange(p)), design.rows(jnp.arange(n)), design.moments(weights)
 
 
@@ -71,9 +74,9 @@ def test_any_matrix_acts_as_its_sum(seed):
     w, r, weights = rng.standard_normal(p), rng.standard_normal(n), rng.random(n)
     weights /= weights.sum()
     for design in (sht.designs.SparseDesign(X), sht.designs.SparseDesign(bad)):
-        (forward, backward, norms), columns, rows, (mean, deviation) = everything(design, w, r, weights)
-        found = forward, backward, norms, columns, rows, mean, deviation**2
-        expected = dense @ w, dense.T @ r, np.sqrt(weights @ dense**2), dense, dense, weights @ dense
+        products, columns, rows, (mean, deviation) = everything(design, w, r, weights)
+        found = *products, columns, rows, mean, deviation**2
+        expected = *[dense @ w] * 3, dense.T @ r, np.sqrt(weights @ dense**2), dense, dense, weights @ dense
         expected = *expected, weights @ (dense - weights @ dense) ** 2
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-12)

@@ -41,6 +41,10 @@ def test_starts_and_swaps_find_the_best_support_nearly_always():
             assert np.count_nonzero(v) <= k and not v[~np.asarray(out.support)].any()
             np.testing.assert_allclose([v @ v, v @ S @ v], [1, value], rtol=1e-9)
             found.append(value >= best_of_all(S, k) * (1 - 1e-9))
+        A, starts = np.zeros((30, p)), np.zeros((8, p))  # two blocks, from neither of which an exchange leads
+        A[0, 3:6], A[1, 6:9] = 1, 1.1
+        starts[1:3] = A[:2]
+        np.testing.assert_allclose(search(A, np.int32(3), p, starts).value, 3 * 1.1**2, err_msg="the best of its ends")
     assert np.mean(found) >= 0.95
 
 
