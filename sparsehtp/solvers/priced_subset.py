@@ -280,7 +280,7 @@ class PricedSubset(AbstractSolver):
             for side, end in enumerate((box.upper, box.lower)):
                 if end is not None:
                     sides = sides.at[side].set(jnp.where(end == 0, jnp.inf, l1))
-                    bound |= inside & (w == end)
+                    bound |= w == end
         count = jnp.sum(here.x[:p] != 0)
         fits = count == jnp.sum(inside)  # a support larger than the working set is exchanged as by `CDSS`
         firm = (
@@ -288,7 +288,6 @@ class PricedSubset(AbstractSolver):
         )
         signed = jnp.where(w > 0, sides[0], -sides[1])
         equations = lax.cond(any_lane(jnp.any(firm)), lambda: without(equations, firm, signed), lambda: equations)
-        prices = Prices(2 * l0, jnp.ones(width, bool), firm | bound, 2 * jnp.abs(here.value))
 
         def begun(inside: Array) -> tuple[Tableau, GramEquations, Array]:
             """The tableau of what is inside, where coefficients at a bound stay there."""
@@ -310,14 +309,14 @@ class PricedSubset(AbstractSolver):
             stay, offered = parts(seed, features, inside & (l0 > 0) & ~firm)
             stay, offered = (jnp.where(i == 0, True, each) for each in (stay | (l0 <= 0), offered))
             tableau, own, stays = begun(inside & stay)
-            own_prices = prices._replace(offered=offered & ~stays, fixed=stays)
-            return spread(settle_prices(own, tableau, own_prices, Roam(i > 0, seed)), stays), tableau, stays
+            prices = Prices(2 * l0, offered & ~stays, stays, 2 * jnp.abs(here.value))
+            return spread(settle_prices(own, tableau, prices, Roam(i > 0, seed)), stays), tableau, stays
 
         (own, tableau, stays), ends = from_starts(
             search, lambda end: end[0], starts, repeated & fits, start_count(starts, count)
         )
         may_leave = (tableau.idx >= 0) & (l0[tableau.idx] > 0)
-        gains = move_gains(tableau, may_leave, prices.l0, ~stays)
+        gains = move_gains(tableau, may_leave, 2 * l0, ~stays)
         exact = dual.objective.quadratic and not dual.threshold.bounded
         best = top_k(gains.ravel(), min(1 if exact else TRIALS, gains.size))
         others = jax.vmap(lambda flat: spread(_moved(equations, tableau, gains, flat), stays))(best)

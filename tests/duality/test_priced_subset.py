@@ -236,6 +236,43 @@ def test_several_moves_are_tried_where_a_model_may_be_wrong_about_them(loss, bou
     assert len(jax.eval_shape(tried)) == 3 + (1 if exact else priced_subset.TRIALS)
 
 
+@pytest.mark.parametrize(("lower", "upper"), [(-np.inf, np.inf), (-1.5, 1.6), (0.0, 1.6)])
+def test_a_model_has_what_surely_stays_at_its_signs_and_what_is_at_a_bound_there(monkeypatch, lower, upper):
+    """The largest are sure where more are inside than there is room for; the value of the search's end is that of its
+    support, without the prices of what is sure."""
+    kept, searches, solver = [], priced_subset.from_starts, sht.solvers.PricedSubset("fast")
+    monkeypatch.setattr(priced_subset, "ROOM", 4)
+    monkeypatch.setattr(priced_subset, "from_starts", lambda *args: kept.append(searches(*args)) or kept[-1])
+    l0, l1 = 0.01, 0.05
+
+    @cases.jit
+    def explored(objective, start):
+        threshold = sht.L0L1L2(l0, l1, lower=lower, upper=upper).bind(objective)
+        state, dual = solver.init(objective, threshold, start, jax.random.key(0)), Dual(objective, threshold)
+        features, model = solver._model(dual, state)
+        solver._explored(dual, state, features, model, jnp.int32(0))
+        (own, _, stays), _ = kept.pop()
+        return own, stays, state.point.x[features], model
+
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        X = (rng.standard_normal((30, 9)) + 0.5 * rng.standard_normal((30, 1))) * np.geomspace(0.7, 1.4, 9)
+        w = rng.choice([-1, 1], 9) * rng.uniform(0.5, 2, 9) * (np.arange(9) < 7)
+        y = X @ (w if lower else np.abs(w) - 3 * (np.arange(9) == 8)) + rng.standard_normal(30)
+        start = np.clip(np.linalg.lstsq(X * (w != 0), y)[0], lower, upper)
+        own, stays, x, model = explored(sht.LinearModel(X, y, l2=0.05), start)
+        inside, bound = x != 0, (x != 0) & ((x == lower) | (x == upper))
+        sure = np.isin(np.arange(9), np.argsort(-(inside * x**2 * model.diagonal))[:4]) & ~bound
+        assert np.array_equal(stays, bound | sure) and sure.any() and bound.any() == np.isfinite(upper)
+        z = np.where(bound, x, 0)
+        constant = model.constant + z @ (model.A @ z - 2 * model.rhs) + 2 * l1 * np.abs(z).sum()
+        left = GramEquations(model.A, model.rhs - model.A @ z, model.diagonal, constant)
+        S = np.flatnonzero(own.inside & ~bound)
+        expected = at_signs(left, S, l1, np.sign(own.c))[0] + 2 * l0 * np.sum(own.inside & ~sure)
+        np.testing.assert_allclose(own.value, expected, rtol=1e-9)
+        assert lower or np.all(own.c >= 0)
+
+
 def test_places_of_what_is_inside_are_as_many_as_there_is_room():
     for inside in (np.zeros(5, bool), np.arange(5) % 2 == 1, np.ones(5, bool)):
         idx, mask = _rows(jnp.asarray(inside), 3)
