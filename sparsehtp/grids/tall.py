@@ -243,20 +243,17 @@ def _kept(
 
     found = _fitted(model, one, supports, jax.vmap(first)(supports), STEPS)
     known = _settled(one, found) & (found.curvature <= FARTHEST * one.curvature)
-    ended = jnp.where(known | (results != RESULTS.converged), results, RESULTS.max_steps)
+    ended = jnp.where(known, results, RESULTS.max_steps)
 
-    def kept(each: tuple[Array, Support, Array, Array]) -> _grid.Fits:
-        k, support, x, result = each
-        value = model.value(x)
-        result = jnp.where(jnp.isfinite(value), result, RESULTS.nonfinite)
-        result = model.judged(replace(threshold, k=k), x, support, result)
-        return _grid.kept_of(grid, model, scorer, threshold, x, support, value, result)
+    def kept(each: tuple[Support, Array, Array]) -> _grid.Fits:
+        support, x, result = each
+        return _grid.kept_of(grid, model, scorer, threshold, x, support, model.value(x), result)
 
     K = grid.ks.shape[0]
     # A CPU sums the losses of several sizes row after row, which single precision does not stand.
     most = 1 if one_by_one() and model.dtype == jnp.float32 else TOGETHER
     together = max(size for size in range(1, most + 1) if K % size == 0)  # a rest would be compiled apart
-    return lax.map(kept, (grid.ks, supports, found.x, ended), batch_size=together)
+    return lax.map(kept, (supports, found.x, ended), batch_size=together)
 
 
 def _settled(one: Around, found: Fitting) -> Bool[Array, "K"]:
