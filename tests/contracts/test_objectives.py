@@ -67,7 +67,9 @@ def test_traced_weights_and_coefficients_have_the_value_of_known_ones():
     known, w, b = make(WEIGHTS), np.random.default_rng(3).standard_normal(P), 1990.0
     x = known.to_internal(w, b)
     np.testing.assert_allclose(jax.jit(lambda w: known.to_internal(w, b))(w), x, rtol=1e-9)
-    np.testing.assert_allclose(jax.jit(lambda s: (m := make(s)).value(m.to_internal(w, b)))(WEIGHTS), known.value(x))
+    scale, value = jax.jit(lambda s: ((m := make(s)).internal_scale(), m.value(m.to_internal(w, b))))(WEIGHTS)
+    np.testing.assert_allclose(scale, known.internal_scale(), rtol=1e-9)
+    np.testing.assert_allclose(value, known.value(x))
 
 
 @CASES
