@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import pandas as pd
+from rich import filesize
 from rich.table import Table
 from sklearn.pipeline import Pipeline
 
@@ -249,11 +250,10 @@ def _deviations(statistics: sht.SufficientStatistics) -> np.ndarray:
 
 
 def _print_size(errors: Console, shards: Shards, how: str) -> None:
-    size = f"{shards.n_bytes / 1e9:.2f} GB" if shards.n_bytes > 5e7 else f"{shards.n_bytes / 1e6:.2f} MB"
     files = len(set(shards.paths))
     errors.print(
         f"{files} {'file' if files == 1 else 'files'}, {shards.n_samples:,} rows, {shards.n_features:,} features, "
-        f"{size}: {how}. Columns are used as they are.",
+        f"{filesize.decimal(shards.n_bytes)}: {how}. Columns are used as they are.",
         soft_wrap=True,
     )
 

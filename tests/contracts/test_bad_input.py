@@ -49,6 +49,7 @@ BAD = {
     "k too large beside keep": ("k", lambda: solve(sht.Sparsity(3, keep=[0, 1]))),
     "k_max below k": ("k_max", lambda: solve(sht.Sparsity(3, k_max=2))),
     "k_max float": ("k_max", lambda: sht.Sparsity(3, k_max=4.5)),
+    "k_max of prices": ("k_max", lambda: sht.L0L1L2(0.1, k_max=4.5)),
     "keep out of range": ("keep", lambda: solve(sht.Sparsity(1, keep=[4]))),
     "keep negative": ("keep", lambda: solve(sht.Sparsity(1, keep=[-1]))),
     "keep repeated": ("keep", lambda: sht.Sparsity(1, keep=[2, 2])),
