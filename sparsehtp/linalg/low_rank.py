@@ -81,8 +81,7 @@ def _right_vectors(A: Float[Array, "*lanes p c"], r: int) -> Float[Array, "*lane
         return jnp.swapaxes(jnp.linalg.svd(triangle)[2], -1, -2)[..., :r]
     with jax.enable_x64(True):
         wide = A.astype(jnp.float64)
-        gram = jnp.matmul(jnp.swapaxes(wide, -1, -2), wide, precision=lax.Precision.HIGHEST)
-        vectors = jnp.linalg.eigh(gram)[1]
+        vectors = jnp.linalg.eigh(dot(jnp.swapaxes(wide, -1, -2), wide))[1]
         return vectors[..., ::-1][..., :r].astype(A.dtype)
 
 

@@ -8,6 +8,8 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from .products import dot
+
 POWER_STEPS = 100
 
 
@@ -22,7 +24,7 @@ def largest_eigenvalue(
         return v / jnp.linalg.norm(v)
 
     v = lax.fori_loop(0, num_steps, lambda _, v: normalise(matvec(v)), normalise(start))
-    return jnp.vdot(v, matvec(v), precision=lax.Precision.HIGHEST)
+    return dot(v, matvec(v))
 
 
 def random_start(p: int, dtype: DTypeLike) -> Float[Array, "p"]:

@@ -76,3 +76,9 @@ def test_exact_fits_are_of_the_numbers_themselves_and_of_columns_that_depend_on_
     moments = exact.Moments(lambda j: X[:, j], [X[:, 3] ** 2], np.ones(8), True)
     (value, x), (least, z) = (moments.fit(own, [Fraction(0)] * len(own)) for own in ([0, 1, 2, 3], [0, 1, 3]))
     assert value == least and x == [*z[:2], 0, z[2]]
+    w, level = [0.5, -3.0], Fraction(2, 7)
+    for intercept in (False, True):  # at any level, not the best one alone
+        moments = exact.Moments(lambda j: X[:, j], [X[:, 3]], np.arange(1.0, 9), intercept)
+        errors = [Fraction(r[3]) - Fraction(r[0]) / 2 + 3 * Fraction(r[1]) - intercept * level for r in X]
+        mean = sum(s * e**2 for s, e in enumerate(errors, 1)) / 36
+        assert moments.value([0, 1], [level, Fraction(1)], np.array(w), level) == mean + level / 4 + 9
