@@ -11,7 +11,7 @@ from .._programs import program
 from .._types import AnyArray, Support, check_finite
 from ..columns import gather, scatter
 from ..iteration.results import RESULTS
-from ..linalg import lane_axis
+from ..linalg import dot, lane_axis
 from ..objectives import AbstractObjective, AbstractRefittable, AbstractRestricted
 from ..thresholds import AbstractUnitThreshold
 from ..thresholds.base import default_k_max
@@ -137,7 +137,7 @@ def _internal(
 def rounding_of(restricted: AbstractRestricted, z: Float[Array, "m"]) -> Float[Array, ""]:
     """The error of F(z) by rounding the terms of the predictor: eps sum_j |z_j| times the gradient's terms."""
     terms = restricted.grad_terms(z)
-    return ROUNDINGS * jnp.finfo(z.dtype).eps * jnp.vdot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
+    return ROUNDINGS * jnp.finfo(z.dtype).eps * dot(jnp.where(jnp.isfinite(terms), terms, 0), jnp.abs(z))
 
 
 @program
@@ -159,7 +159,7 @@ def refitted_point(
         refit=refit,
         refit_value=restricted.value(fit.z),
         refit_grad=objective.value_and_grad(refit, entries)[1],
-        removable=jnp.vdot(gather(grad, entries), z - fit.z),  # F is convex
+        removable=dot(gather(grad, entries), z - fit.z),  # F is convex
         curvature=jnp.trace(jax.vmap(restricted.hessian_product(z))(free)) if objective.n_free else jnp.zeros(()),
         singular=fit.singular,
         solved=fit.solved,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import AnyArray
+from .products import dot
 
 
 class Everywhere:
@@ -77,10 +78,10 @@ class Chart(Everywhere):
         return half + jnp.diag(jnp.where(self.share > 0, least, 0))
 
     def move(self, direction: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jnp.where(self.spare, -jnp.vdot(jnp.where(self.spare, 0, self.share), direction), direction)
+        return jnp.where(self.spare, -dot(jnp.where(self.spare, 0, self.share), direction), direction)
 
     def filled(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        return jnp.where(self.spare, self.total - jnp.vdot(jnp.where(self.spare, 0, self.share), z), z)
+        return jnp.where(self.spare, self.total - dot(jnp.where(self.spare, 0, self.share), z), z)
 
     def completed(self, z: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
         new = self.filled(z)
@@ -110,8 +111,8 @@ class Plane(NamedTuple):
         held = self.normal > 0
         working = held & (z > 0)
         weights = jnp.where(jnp.any(working), jnp.where(working, z, 0), held.astype(z.dtype))
-        size = jnp.vdot(weights, self.normal)
-        return jnp.vdot(weights, grad) / jnp.where(size > 0, size, 1)
+        size = dot(weights, self.normal)
+        return dot(weights, grad) / jnp.where(size > 0, size, 1)
 
     def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
         """The nearest point to z whose coefficients on the plane are >= 0: they are max(z - theta normal, 0)."""
@@ -142,12 +143,12 @@ class SignedPlane(Plane):
     def multiplier(self, z: Float[Array, "m"], grad: Float[Array, "m"]) -> Float[Array, ""]:
         working = z != 0
         normal = jnp.where(working | ~jnp.any(working & (self.normal != 0)), self.normal, 0)
-        size = jnp.vdot(normal, normal)
-        return jnp.vdot(normal, grad) / jnp.where(size > 0, size, 1)
+        size = dot(normal, normal)
+        return dot(normal, grad) / jnp.where(size > 0, size, 1)
 
     def nearest(self, z: Float[Array, "m"]) -> Float[Array, "m"]:
-        size = jnp.vdot(self.normal, self.normal)
-        return z + self.normal * ((self.total - jnp.vdot(self.normal, z)) / jnp.where(size > 0, size, 1))
+        size = dot(self.normal, self.normal)
+        return z + self.normal * ((self.total - dot(self.normal, z)) / jnp.where(size > 0, size, 1))
 
 
 class Box(NamedTuple):

@@ -13,6 +13,7 @@ from .._tolerances import tolerance
 from .box import WHOLE, Box, Everywhere
 from .lanes import any_lane
 from .masked_cholesky import masked_factor
+from .products import dot
 
 MAX_NEWTON_STEPS = 60
 MAX_HALVINGS = 30
@@ -130,7 +131,7 @@ def newton(problem: WithHessian, z0: Float[Array, "m"], box: Box = WHOLE, max_st
         def going(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
             _, new, new_value, tries = carry
             # The slack of a few ulp lets the last steps pass, where the decrease is below the rounding of the value.
-            bound = c.value + 1e-4 * jnp.minimum(jnp.vdot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)
+            bound = c.value + 1e-4 * jnp.minimum(dot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)
             refused = ~(new_value <= bound) & (tries <= MAX_HALVINGS)
             return (tries == 0) | jnp.where(begins, (tries == 1) & jnp.any(c.z != zero), refused)
 
@@ -151,18 +152,18 @@ def newton(problem: WithHessian, z0: Float[Array, "m"], box: Box = WHOLE, max_st
     def body(mask: Array, c: _Newton) -> _Newton:
         chart, begins = box.around(c.z), c.step == 0
         slope = chart.slope(c.grad)
-        decrement = -jnp.vdot(slope, c.direction)
+        decrement = -dot(slope, c.direction)
         new, new_value, tries = tried(c, chart, slope)
         ok, whole = begins | (new_value <= c.value + 8 * eps * jnp.abs(c.value)), tries == 1
         z, value = jnp.where(ok, new, c.z), jnp.where(ok, new_value, c.value)
         # The one place of the program that has derivatives: they are most of what it takes to compile.
         grad, terms, hess = problem.derivatives(z)
         clipped = jnp.any(chart.own(z != c.z + c.direction)) & ok & whole
-        rounding = 8 * eps * jnp.vdot(terms, jnp.abs(c.direction))  # of the slope: F itself may be nearly zero
+        rounding = 8 * eps * dot(terms, jnp.abs(c.direction))  # of the slope: F itself may be nearly zero
         small = (decrement <= tol * jnp.abs(value) + jnp.where(jnp.isfinite(rounding), rounding, 0) + tiny) & ~clipped
         done = small & c.level
         # A whole step that leaves the slope as it was is too short: far out on a tail even the damping is too steep.
-        short = (decrement > 0) & (jnp.vdot(chart.slope(grad), c.direction) <= -decrement / 2)
+        short = (decrement > 0) & (dot(chart.slope(grad), c.direction) <= -decrement / 2)
         eases = ok & whole & (done | ~small | short)
         damping = jnp.where(
             eases, c.damping * jnp.where(short, 1e-5, 0.1), jnp.minimum(jnp.maximum(c.damping, DAMPING) * 10, 1.0)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._tolerances import tolerance
 from .backtracking import shrink_until
+from .products import dot
 from .restricted_newton import DAMPING, MAX_HALVINGS, Refit, Smooth
 
 MAX_TRUNCATED_STEPS = 60
@@ -43,15 +44,15 @@ def conjugate_gradients(
     def body(carry: tuple[Array, Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array, Array]:
         x, r, d, rho, step, _ = carry
         Ad = matvec(d)
-        curvature = jnp.vdot(d, Ad)
+        curvature = dot(d, Ad)
         flat = ~(curvature > 0)
         alpha = jnp.where(flat, 0, rho / jnp.where(flat, 1, curvature))
         r = r - alpha * Ad
-        new = jnp.vdot(r, r / scale)
+        new = dot(r, r / scale)
         return x + alpha * d, r, r / scale + new / rho * d, new, step + 1, flat
 
     d = b / scale
-    first = jnp.vdot(b, d)
+    first = dot(b, d)
     carry = jnp.zeros_like(b), b, d, first, jnp.int32(0), ~(first > 0)
     return lax.while_loop(going, body, carry)[0]
 
@@ -84,7 +85,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
     scale = jnp.maximum(scale, eps * jnp.max(scale))
 
     def size(g: Float[Array, "m"]) -> Float[Array, ""]:
-        return jnp.vdot(g, g / scale)
+        return dot(g, g / scale)
 
     def search(s: _State, direction: Float[Array, "m"], slope: Float[Array, ""]) -> tuple[Array, Array, Array]:
         # A few ulp let the last steps pass, where the decrease is below the rounding of the value.
@@ -110,7 +111,7 @@ def truncated_newton(problem: MatrixFree, z0: Float[Array, "m"], max_steps: int 
         forcing = exact if problem.quadratic else jnp.clip(relative, exact, FORCING)
         times = problem.hessian_product(s.z)
         direction = conjugate_gradients(lambda v: times(v) + damping * scale * v, -s.grad, scale, forcing)
-        slope = jnp.vdot(s.grad, direction)
+        slope = dot(s.grad, direction)
         alpha, value, ok = search(s, direction, slope)
         small = -slope <= tol * jnp.abs(s.value) + jnp.finfo(dtype).tiny
         stuck = ~ok & (True if problem.quadratic else s.damping >= 1)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .._types import Factors, Info, Support
 from ..iteration.termination import Cycle, SmallGradient, SmallStep
+from ..linalg import dot
 from ..objectives import AbstractObjective
 from ..steps import AbstractStep, At, NormalisedStep
 from ..thresholds import AbstractThreshold
@@ -100,7 +101,7 @@ class IHT(AbstractSolver):
         def accepted(size: Array, tried: tuple[Array, Support | Factors, Array]) -> Array:
             x, _, forward = tried
             move = x - point
-            bound = state.value + jnp.vdot(grad, move) + jnp.sum(move**2) / (2 * size)
+            bound = state.value + dot(grad, move) + jnp.sum(move**2) / (2 * size)
             slack = 16 * jnp.finfo(point.dtype).eps * jnp.abs(state.value)
             # Moves this small drown in the rounding of F, which then accepts any size: do not grow on its word.
             blind = jnp.sum(move**2) / (2 * size) <= 4 * slack

@@ -99,7 +99,7 @@ def blocks_at(model: UnitModel, chosen: Bool[Array, "w"], held: Bool[Array, "d"]
         c = dot(P, model.r[E] - dot(fixed, K[:, E])) + fixed
     g = model.r - dot(K.T, c)
     Q = _blocks(model) - _sum("eus,eut->ust", model.by_unit(K), model.by_unit(H))
-    value = model.c0 - 0.5 * (jnp.vdot(c, model.r[E]) + jnp.vdot(c, g[E]))
+    value = model.c0 - 0.5 * dot(c.ravel(), (model.r[E] + g[E]).ravel())
     return Blocks(slots, filled, P, H, c, g, Q, value)
 
 
@@ -235,7 +235,7 @@ def pivot_units(model: UnitModel, t: Blocks, i: Array, j: Array, out: Array, int
         c=jnp.where(into, c.at[rows].set(step), c),
         g=t.g - dot(S.T, step),
         Q=t.Q - _sum("sut,sr,ruq->utq", model.by_unit(S), inverse, model.by_unit(S)),
-        value=t.value - 0.5 * jnp.vdot(step, t.g[new]),
+        value=t.value - 0.5 * dot(step.ravel(), t.g[new].ravel()),
     )
 
 

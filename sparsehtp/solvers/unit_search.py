@@ -58,7 +58,7 @@ def local_model(
     A = jnp.where(mask[:, None] & mask, (A + A.T) / 2, 0)
     grad = jnp.where(mask, problem.grad(z), 0)
     r = dot(A, z) - grad
-    region, c0 = threshold.box(entries), problem.value(z) - jnp.vdot(grad, z) + 0.5 * jnp.vdot(z, dot(A, z))
+    region, c0 = threshold.box(entries), problem.value(z) - dot(grad, z) + 0.5 * dot(z, dot(A, z))
     lower = jnp.full_like(z, -jnp.inf) if region.lower is None else region.lower
     upper = jnp.full_like(z, jnp.inf) if region.upper is None else region.upper
     box = None if region.whole else (lower, upper)
