@@ -17,6 +17,7 @@ import shapes
 jaxtyping.jaxtyped = shapes.jaxtyped
 jaxtyping.install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
+from sparsehtp import _programs  # noqa: E402
 from sparsehtp._programs import CPU_OPTIONS, clear  # noqa: E402
 
 os.environ.setdefault(
@@ -25,6 +26,23 @@ os.environ.setdefault(
 if jax.__version_info__ >= (0, 10):  # an older XLA may not know them, and ends the process
     os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={value}".lower() for name, value in CPU_OPTIONS.items()))
 gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
+
+JAX, PACKAGE = (str(Path(module.__file__).parent) for module in (jax, _programs))
+FULL = (jax.lax.Precision.HIGHEST,) * 2
+
+
+def work_of_full_precision(jaxpr, counted=_programs.expected_work):
+    """As the library counts it, of each program it compiles: its products have the full precision of their numbers.
+    A GPU's usual one is that of ten bits, which no number on a CPU would tell."""
+    for each in jaxpr.eqns:
+        if each.primitive.name == "dot_general" and each.params["precision"] != FULL:
+            line = next(frame for frame in each.source_info.traceback.frames if not frame.file_name.startswith(JAX))
+            where = f"{line.file_name}, line {line.line_num}"
+            assert not where.startswith(PACKAGE), f"a product with the usual precision: {where}"
+    return counted(jaxpr)
+
+
+_programs.expected_work = work_of_full_precision
 
 DONE = itertools.count(1)
 MOST_MAPS = 30_000  # of the 65,530 that Linux allows a process

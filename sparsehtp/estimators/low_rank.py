@@ -18,6 +18,7 @@ from .._types import ArrayLike, TableLike
 from ..grids.cross_validation import decide
 from ..grids.folds import Pair, weights_of
 from ..iteration.results import RESULTS
+from ..linalg import dot
 from ..objectives import MultiResponse
 from ..solvers import AbstractSolver
 from ..solvers.reduced_rank import ReducedRank, reduced_rank
@@ -250,10 +251,10 @@ def held_out(objective: MultiResponse, fits: ReducedRank, train: Any, test: Any)
     centre = 0 if fits.response_mean is None else fits.response_mean
     predicted = fold.forward(fits.join(fits.W)) - centre
     errors = objective.y - centre
-    with_it = ((errors - predicted) @ fits.basis) ** 2
-    without = (errors @ fits.basis) ** 2
+    with_it = dot(errors - predicted, fits.basis) ** 2
+    without = dot(errors, fits.basis) ** 2
     share = test / jnp.sum(test)
-    with_it, without = (0.5 * share @ part for part in (with_it, without))
+    with_it, without = (0.5 * dot(share, part) for part in (with_it, without))
     zero = jnp.zeros(1, with_it.dtype)
     head = jnp.concatenate([zero, jnp.cumsum(with_it)])
     tail = jnp.concatenate([jnp.cumsum(without[::-1])[::-1], zero])
