@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 import sparsehtp as sht
 from sparsehtp.estimators.base import SparseLinearModel
 from sparsehtp.estimators.parameters import OF_NUMBERS
+from sparsehtp.losses import Hinge, Huber, Logistic, Softmax, Squared
 
 RNG = np.random.default_rng(0)
 N, P = 150, 8
@@ -86,18 +87,18 @@ def test_tags_tell_what_targets_are_taken():
 
 
 TWO, LABELS, NAMES = np.column_stack([Y, 1 - Y]), np.array(["no", "yes"])[(CLASS > 0) * 1], np.array([*"cab"])[CLASS]
-CODE, SQUARED, LOGISTIC = np.array([2, 0, 1])[CLASS], sht.losses.Squared, sht.losses.Logistic
+CODE = np.unique(NAMES, return_inverse=True)[1]
 ASKED = [  # an estimator, y, what folds are made by, targets, loss, the number of responses, the intercept's shape
-    (sht.SparseRegressor(), Y, Y, [Y], SQUARED, None, ()),
-    (sht.SparseRegressor(loss="huber"), Y[:, None], Y, [Y], sht.losses.Huber, None, (1,)),
-    (sht.SparseRegressor(), TWO, TWO, [TWO], SQUARED, 2, (2,)),
-    (sht.SparseRegressor(shared=False), TWO, TWO, [Y, 1 - Y], SQUARED, None, (2,)),
+    (sht.SparseRegressor(), Y, Y, [Y], Squared, None, ()),
+    (sht.SparseRegressor(loss="huber"), Y[:, None], Y, [Y], Huber, None, (1,)),
+    (sht.SparseRegressor(), TWO, TWO, [TWO], Squared, 2, (2,)),
+    (sht.SparseRegressor(shared=False), TWO, TWO, [Y, 1 - Y], Squared, None, (2,)),
     *(
-        (sht.SparseClassifier(loss=loss), LABELS, CLASS > 0, [np.where(CLASS > 0, 1, -1)], LOGISTIC, None, (1,))
+        (sht.SparseClassifier(loss=loss), LABELS, CLASS > 0, [np.where(CLASS > 0, 1, -1)], Logistic, None, (1,))
         for loss in ("logistic", "softmax")
     ),
-    (sht.SparseClassifier(), NAMES, CODE, [np.where(CODE == i, 1, -1) for i in range(3)], LOGISTIC, None, (3,)),
-    (sht.SparseClassifier(loss="softmax"), NAMES, CODE, [CODE], sht.losses.Softmax, 3, (3,)),
+    (sht.SparseClassifier(loss="hinge"), NAMES, CODE, [2 * (CODE == i) - 1 for i in range(3)], Hinge, None, (3,)),
+    (sht.SparseClassifier(loss="softmax"), NAMES, CODE, [CODE], Softmax, 3, (3,)),
     (sht.SparseCox(), LIVES, LIVES[:, 1], [LIVES[:, 0], LIVES[:, 1], CODE], None, None, None),
     (sht.SparseOrdinal(), NAMES, CODE, [CODE], None, None, None),
 ]
@@ -118,18 +119,17 @@ def test_what_is_asked_of_a_fit_and_made_of_it(monkeypatch, estimator, y, by, ta
 
     monkeypatch.setattr(SparseLinearModel, "_fit", fit)
     several = isinstance(estimator, sht.SparseClassifier) and y is NAMES
-    more = {"groups": told[0], "folds": told[1], "offset": None if several else offset}
-    more |= {"strata": NAMES} if cox else {}
+    more = {"groups": told[0], "folds": told[1]} | ({"strata": NAMES} if cox else {})
+    more |= {} if several else {"offset": offset}
     with pytest.warns(ConvergenceWarning, match="step limit") as warned:
         found = clone(estimator).fit(X, y, weights, **more)
-    assert len(warned) == 1
     ((own_by, own_targets, own_weights, own_loss, own_responses, options),) = asked
     np.testing.assert_array_equal(own_by, by)
-    for one, other in zip(own_targets, targets, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert len(own_targets) == len(targets) and all(map(np.array_equal, own_targets, targets))
     np.testing.assert_array_equal(own_weights, weights)
-    assert (own_loss is None if loss is None else type(own_loss) is loss) and own_responses == responses
-    assert options["groups"] is told[0] and options["folds"] is told[1] and options.get("scoring") is None
+    assert own_loss is None if loss is None else type(own_loss) is loss
+    kept = options["groups"] is told[0], options["folds"], options.get("scoring"), own_responses
+    assert kept == (True, "folds", None, responses) and len(warned) == 1
     known = None if several else np.tile(offset, (2, 1)).T if responses else offset
     np.testing.assert_array_equal(options["offset"], known)
     coef = np.arange((responses or 1 if cox else responses or len(targets)) * P).reshape(-1, P) / 100

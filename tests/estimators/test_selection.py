@@ -307,7 +307,7 @@ PLANS = [  # parameters, k, rule, candidates of k, l2, its candidates, the part 
     ({"k": 3}, 3, None, None, 1e-6, GRID, None, {"k": 3}),
     ({"k": 3, "l2": [1.0, 0.1], "rule": "one_se"}, None, "one-se", [3], 1e-6, [1.0, 0.1], None, {"k": 0}),
     ({"k": "bic", "l2": (0.5, 0.0)}, None, "bic", None, 1e-6, [0.5, 0.0], None, {"k": 0}),
-    ({"k": np.array([2, 1, 2]), "l2": 0.5, "rule": "bic"}, None, "bic", [1, 2], 0.5, [0.5], 1.0, {"k": 0}),
+    ({"k": np.array([2, 0, 2]), "l2": 0.5, "rule": "bic"}, None, "bic", [0, 2], 0.5, [0.5], 1.0, {"k": 0}),
     ({"l2": EACH}, None, "strong-ridge", None, EACH, EACH[None], 1.0, {"k": 0}),
     ({"l0": 0.3, "l1": 0.1}, None, None, None, 1e-6, [1e-6], None, {"l0": 0.3, "l1": 0.1}),
     ({"l0": "cv", "l1": [0.1, 0.0]}, None, "strong-ridge", None, 1e-6, [1e-6], None, {"l0": 0.0, "l1": 0.1}),
@@ -346,7 +346,7 @@ def test_a_structure_is_that_of_the_parameters():
     assert kinds == [sht.Sparsity, sht.RowSparsity, sht.L0L1L2]
     for keep in ([0, 7], ["h", "a"], np.arange(P) % 7 == 0):
         assert sorted(made(keep=keep).keep.tolist()) == [0, 7]
-    assert made(keep=7).keep.tolist() == [7] and not made(keep=[]).keep.size and not made().keep.size
+    assert made(keep=7).keep.tolist() == [7] and not made(keep=[]).keep.size + made(groups=EACH).keep.size
     for box, ends in (({"positive": True}, [0, None]), ({"bounds": [-1, 2]}, [-1, 2]), ({}, [None, None])):
         found = made(**box).lower, made(**box).upper
         assert [each if each is None else float(each) for each in found] == ends
@@ -390,15 +390,15 @@ def test_rows_are_ordered_by_features_of_unit_deviation(monkeypatch):
 def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
     """It does where folds decide and a weight counts as rows, and never takes one away; none repeats no folds."""
 
-    def stop(*_, ks, folds, **more):
-        raise StopIteration(int(ks.max()), len(folds or ()))
+    def stop(*_, ks, folds, l2s, **more):
+        raise StopIteration(int(ks.max()), len(folds or ()), l2s is None)
 
     monkeypatch.setattr(fit, "choose", stop)
     wide, most = RNG.standard_normal((N, 40)), {"cv": ("14, 5", "14, 5", "30, 5"), "bic": ("14, 0",) * 3}
     given = [(k, wide, np.full(N, u), most[k][i]) for k in most for i, u in enumerate((0.05, 1.0, 2.0))]
     given += [("cv", X, np.ones(N), "8, 20"), ("cv", X, np.arange(N) < 31.0, "7, 5")]
     for k, data, weights, found in given:
-        with pytest.raises(StopIteration, match=rf"^\({found}\)$"):
+        with pytest.raises(StopIteration, match=rf"^\({found}, {k == 'bic'}\)$"):
             sht.SparseRegressor(k, solver="htp").fit(data, Y, weights)
     with pytest.warns(UserWarning, match="ebic is used instead"), pytest.raises(StopIteration, match="0"):
         sht.SparseClassifier(solver="htp").fit(X, np.arange(N) == 3)  # a class of one row

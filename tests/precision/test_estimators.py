@@ -127,13 +127,13 @@ def test_a_matrix_says_its_number_of_samples_or_nothing_of_it(monkeypatch, optio
     units, asked = 10.0 ** np.arange(-4, 4), []
 
     def fit(self, objective, k, folds):
-        asked.append((float(objective.n), float(objective.shrinkage), k, folds))
+        asked.append((float(objective.n), float(objective.shrinkage), k, folds, objective.dtype))
         self.precision_, self.support_ = TRUTH / np.outer(units, units), (TRUTH != 0) & ~np.eye(8, dtype=bool)
 
     monkeypatch.setattr(graph.SparseGraphModel, "_fit_graph", fit)
     S = empirical(X - X.mean(0))
     found = sht.SparsePrecision(k=5, covariance="precomputed", **options).fit(S)
-    assert asked[0] == (n, pytest.approx(shrinkage, rel=1e-9), 5, None) and not found.location_.any()
+    assert asked[0] == (n, pytest.approx(shrinkage, rel=1e-9), 5, None, np.float64) and not found.location_.any()
     np.testing.assert_allclose(found.covariance_ / np.outer(units, units), np.linalg.inv(TRUTH), rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(found.covariance_, found.covariance_.T)
     if "n_samples" in options:  # a criterion needs it
@@ -203,7 +203,7 @@ def test_scores_are_those_of_gaussian_densities(monkeypatch, number, given):
     weights, S, asked = np.arange(len(y)) % 4 / 2.0, np.cov(Z.T), []
 
     def fit(self, objective, k, folds):
-        asked.append((float(objective.n), k, folds))
+        asked.append((float(objective.n), k, folds, objective.dtype))
         self.precision_ = np.linalg.inv(S)
 
     monkeypatch.setattr(graph.SparseGraphModel, "_fit_graph", fit)
@@ -212,12 +212,12 @@ def test_scores_are_those_of_gaussian_densities(monkeypatch, number, given):
     priors = np.arange(1.0, number + 1) / sum(range(number + 1)) if given else shares
     model = sht.SparseLDA(k=2, priors=priors if given else None).fit(spoilt, np.array([*"xyz"])[y], weights)
     means = np.array([np.average(Z[y == c], 0, weights[y == c]) for c in range(number)])
-    np.testing.assert_allclose(model.means_, means, rtol=1e-9)
+    np.testing.assert_allclose([*model.priors_, *model.means_.ravel()], [*priors, *means.ravel()], rtol=1e-9)
     logs = np.log(priors) + np.transpose([multivariate_normal(mean, S).logpdf(Z) for mean in means])
     np.testing.assert_allclose(model.predict_log_proba(Z), log_softmax(logs, axis=1), rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
     np.testing.assert_array_equal(model.predict(Z), np.array([*"xyz"])[logs.argmax(1)])
-    assert asked == [(weights.sum(), 2, None)] and model.coef_.shape == ((number, 6) if number > 2 else (1, 6))
+    assert asked == [(weights.sum(), 2, None, np.float64)] and model.coef_.shape == (number - (number == 2), 6)
     model.set_params(k="cv", cv=4).fit(spoilt, y, weights)
     kept = y[weights > 0]
     held = [np.bincount(kept[test], minlength=number) for _, test in asked[1][2]]
