@@ -91,7 +91,9 @@ def test_rounding_refuses_no_step():
     assert sizes.shape == (100,) and sizes.min() >= 0.5 / curvature
 
 
-@pytest.mark.parametrize("name", [*cases.SOLVERS, "best_subset"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(a, marks=[pytest.mark.later] * ("iht" not in a)) for a in (*cases.SOLVERS, "best_subset")]
+)
 def test_no_features_and_all(name):
     X, y, _ = PLANTED["squared"]
     none, every = fit(name, k=0), fit(name, k=P, l2=0.0)

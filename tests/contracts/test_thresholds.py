@@ -93,7 +93,10 @@ def reference_of(name, threshold):
     return lambda z, k, t: nearest(z, k, units, threshold.keep, lower, upper, within)
 
 
-@pytest.mark.parametrize("name", THRESHOLDS)
+QUICK = "box gaps group_keep groups_all l0l1l2 l0l1l2_prices leaf_dense rows rows_keep sparsity".split()
+
+
+@pytest.mark.parametrize("name", [pytest.param(a, marks=[pytest.mark.later] * (a not in QUICK)) for a in THRESHOLDS])
 def test_laws(name):
     threshold = THRESHOLDS[name]
     with jax.enable_x64(True):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 
 import sparsehtp as sht
+from sparsehtp.estimators.base import SparseLinearModel
 from sparsehtp.estimators.parameters import OF_NUMBERS
+from sparsehtp.losses import Hinge, Huber, Logistic, Softmax, Squared
 
 RNG = np.random.default_rng(0)
 N, P = 150, 8
@@ -81,6 +84,63 @@ def test_tags_tell_what_targets_are_taken():
     text = " ".join(sht.SparseRegressor.__doc__.split())
     told = [re.search(rf'"{name}" \(y >=? 0', text) is not None for name in OF_NUMBERS]
     assert [each.positive_only for each in tags] == [False, *told] and sum(told) == 4
+
+
+TWO, LABELS, NAMES = np.column_stack([Y, 1 - Y]), np.array(["no", "yes"])[(CLASS > 0) * 1], np.array([*"cab"])[CLASS]
+CODE = np.unique(NAMES, return_inverse=True)[1]
+ASKED = [  # an estimator, y, what folds are made by, targets, loss, the number of responses, the intercept's shape
+    (sht.SparseRegressor(), Y, Y, [Y], Squared, None, ()),
+    (sht.SparseRegressor(loss="huber"), Y[:, None], Y, [Y], Huber, None, (1,)),
+    (sht.SparseRegressor(), TWO, TWO, [TWO], Squared, 2, (2,)),
+    (sht.SparseRegressor(shared=False), TWO, TWO, [Y, 1 - Y], Squared, None, (2,)),
+    *(
+        (sht.SparseClassifier(loss=loss), LABELS, CLASS > 0, [np.where(CLASS > 0, 1, -1)], Logistic, None, (1,))
+        for loss in ("logistic", "softmax")
+    ),
+    (sht.SparseClassifier(loss="hinge"), NAMES, CODE, [2 * (CODE == i) - 1 for i in range(3)], Hinge, None, (3,)),
+    (sht.SparseClassifier(loss="softmax"), NAMES, CODE, [CODE], Softmax, 3, (3,)),
+    (sht.SparseCox(), LIVES, LIVES[:, 1], [LIVES[:, 0], LIVES[:, 1], CODE], None, None, None),
+    (sht.SparseOrdinal(), NAMES, CODE, [CODE], None, None, None),
+]
+
+
+@pytest.mark.parametrize(("estimator", "y", "by", "targets", "loss", "responses", "shape"), ASKED)
+def test_what_is_asked_of_a_fit_and_made_of_it(monkeypatch, estimator, y, by, targets, loss, responses, shape):
+    """A fit that was cut short warns, once for all models."""
+    asked, offset, weights, told = [], np.cos(np.arange(N)), np.arange(N) % 3 + 1.0, (np.arange(N), "folds")
+    cox, ordinal = (isinstance(estimator, kind) for kind in (sht.SparseCox, sht.SparseOrdinal))
+
+    def fit(self, X, *given, responses=None, **options):
+        asked.append((*given, responses, options))
+        models = responses or len(given[1])
+        self.coef_, self.refit_l2_ = np.arange(models * P).reshape(models, P) / 100, 0.0
+        self.intercept_ = np.array([[-1.0, 2]]) if ordinal else np.arange(models) / 10
+        return [sht.results.RESULTS.max_steps] * models
+
+    monkeypatch.setattr(SparseLinearModel, "_fit", fit)
+    several = isinstance(estimator, sht.SparseClassifier) and y is NAMES
+    more = {"groups": told[0], "folds": told[1]} | ({"strata": NAMES} if cox else {})
+    more |= {} if several else {"offset": offset}
+    with pytest.warns(ConvergenceWarning, match="step limit") as warned:
+        found = clone(estimator).fit(X, y, weights, **more)
+    ((own_by, own_targets, own_weights, own_loss, own_responses, options),) = asked
+    np.testing.assert_array_equal(own_by, by)
+    assert len(own_targets) == len(targets) and all(map(np.array_equal, own_targets, targets))
+    np.testing.assert_array_equal(own_weights, weights)
+    assert own_loss is None if loss is None else type(own_loss) is loss
+    kept = options["groups"] is told[0], options["folds"], options.get("scoring"), own_responses
+    assert kept == (True, "folds", None, responses) and len(warned) == 1
+    known = None if several else np.tile(offset, (2, 1)).T if responses else offset
+    np.testing.assert_array_equal(options["offset"], known)
+    coef = np.arange((responses or 1 if cox else responses or len(targets)) * P).reshape(-1, P) / 100
+    np.testing.assert_array_equal(found.coef_, coef if shape else coef[0])
+    if shape is not None:
+        np.testing.assert_array_equal(found.intercept_, (np.arange(len(coef)) / 10).reshape(shape))
+    elif ordinal:
+        assert found.levels_.tolist() == found.classes_.tolist() == [*"abc"] and found.thresholds_.tolist() == [-1, 2]
+    else:
+        assert found.strata_.tolist() == [*"abc"] and not hasattr(found, "intercept_")
+        np.testing.assert_allclose(found.reference_, np.average(X @ found.coef_ + offset, weights=weights))
 
 
 @EACH

@@ -179,6 +179,7 @@ REFUSALS = [
     (ORDINAL, COUNTS, {"sample_weight": COUNTS < 2}, "^y: class .*2.* has no positive weight"),
     (ORDINAL, COUNTS, {"sample_weight": COUNTS < 1}, "^y: only one class has positive weight"),
     (ORDINAL, COUNTS, {"offset": np.zeros(3)}, "^offset: needs shape .*, one value per row"),
+    (LDA(2), Y, {}, "Unknown label type"),
 ]
 
 

@@ -1,5 +1,6 @@
 """SparseOrdinal: forms of y, probabilities, scorers."""
 
+import cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +8,7 @@ from scipy.special import expit
 from sklearn.model_selection import cross_val_score
 
 import sparsehtp as sht
+from sparsehtp.estimators.ordinal import _categories, _sorting
 
 RNG = np.random.default_rng(0)
 N, P = 150, 8
@@ -41,7 +43,10 @@ def test_scores_and_probabilities_of_coefficients_by_hand():
     hits = model.levels_[expected.argmax(1)] == model.levels_[np.arange(N) % 3]
     y = model.levels_[np.arange(N) % 3]
     assert 0 < hits.mean() < 1 and model.score(X[:, :3], y, offset=offset + 3) == hits.mean()
-    assert model.score(X[:, :3], y, weights, offset + 3) == pytest.approx(weights @ hits / weights.sum())
+    assert model.score(X[:, :3], pd.Categorical(y), weights, offset + 3) == pytest.approx(
+        weights @ hits / weights.sum()
+    )
+    cases.refused(ValueError, "inconsistent numbers of samples", lambda: model.score(X[:, :3], y[1:]))
     model.thresholds_ = np.array([0.5, 0.5])
     with np.errstate(divide="raise"):  # between equal thresholds is nothing
         assert not model.predict_proba(X[:, :3])[:, 2].any()
@@ -66,22 +71,19 @@ def test_labels_and_their_order(fitted):
     assert list(unordered.classes_) == list(NAMES)
 
 
-def test_categories_of_any_kind(fitted):
-    """Intervals of `cut`, numbers, mixed types, and a frame of one column."""
-    latent = CODE + np.linspace(0, 0.5, N)
-    cut = pd.cut(latent, [-1, 0.7, 1.7, 2.7, 4])
-    for y in (cut, pd.Categorical.from_codes(CODE, [0.5, 1.5, 2.5, 3.5], ordered=True)):
-        model = make().fit(X, y)
-        assert list(model.levels_) == list(model.classes_) == list(y.categories)
-        np.testing.assert_allclose(model.coef_, fitted.coef_)
-        assert model.score(X, y) == fitted.score(X, Y)
-    mixed = make().fit(X, pd.Categorical.from_codes(CODE, ["none", 1, 2, (3, 4)], ordered=True))
-    assert list(mixed.levels_) == list(mixed.classes_) == ["none", 1, 2, (3, 4)]
-    names = pd.Series(pd.Categorical.from_codes(CODE, ["poor", "fair", "good", "best"], ordered=True))
-    assert list(make().fit(X, names.to_frame()).levels_) == ["poor", "fair", "good", "best"]
-    for y, text in ((names.where(CODE > 0), "missing values"), (pd.concat([names, names], axis=1), "1d array")):
-        with pytest.raises(ValueError, match=text):
-            make().fit(X, y)
+def test_forms_of_ordered_labels():
+    """Texts, numbers, intervals and mixed ones, in a column, a frame or alone; all else is taken as it is."""
+    intervals = pd.cut(CODE, [-1, 0.5, 1.5, 2.5, 4]).categories
+    for kinds in (["d", "c", "b", "a"], [0.5, 1.5, 2.5, 3.5], intervals, ["none", 1, 2, (3, 4)]):
+        column = pd.Series(pd.Categorical.from_codes(CODE, kinds, ordered=True), index=range(5, 5 + N))
+        for form in (column, column.to_frame(), column.array):
+            categories, codes = _categories(form)
+            assert list(categories) == list(kinds) and codes.tolist() == CODE.tolist()
+        assert _sorting(categories).tolist() == ([3, 2, 1, 0] if kinds[0] == "d" else [0, 1, 2, 3])
+    for plain in (Y, pd.Series(Y), pd.Categorical(Y, NAMES), pd.concat([column, column], axis=1)):
+        assert _categories(plain)[0] is None and _categories(plain)[1] is plain
+    cases.refused(ValueError, "missing values", lambda: _categories(column.where(CODE > 0)))
+    cases.refused(ValueError, "1d array", lambda: make().fit(X, pd.concat([column, column], axis=1)))
 
 
 def test_scorers_of_scikit_learn_see_the_right_classes():

@@ -10,8 +10,10 @@ from scipy import sparse
 
 import sparsehtp as sht
 from sparsehtp.designs import SparseDesign
+from sparsehtp.estimators import fit, parameters
 from sparsehtp.estimators.fit import Problem
 from sparsehtp.estimators.padding import Padding, bucket
+from sparsehtp.results import Choice, CrossValidation, Info, Path, Solution, Support
 
 RNG = np.random.default_rng(3)
 N, P = 65, 33  # a row and a column beyond a bucket
@@ -38,6 +40,14 @@ def test_buckets_are_eight_an_octave():
     assert sizes[:16] == list(range(1, 17))
     assert all(n <= size <= 9 / 8 * n for n, size in enumerate(sizes, 1))
     assert [len({s for s in sizes if low <= s < 2 * low}) for low in (16, 64, 512)] == [8, 8, 8]
+    assert Padding(33, 19, True, True).user_l2(np.arange(20.0)).tolist() == [*range(19)]
+    large, small = Padding(1025, 257, True, False), Padding(1024, 256, True, False)  # beyond 2^18 entries sixteen
+    assert (large.large, large.size, small.large, Padding(1025, 33, True, False).size) == (
+        True,
+        (1088, 272),
+        False,
+        (1152, 36),
+    )
 
 
 def test_chunks_of_sparse_data_fill_the_least_bucket():
@@ -55,6 +65,7 @@ def test_chunks_of_sparse_data_fill_the_least_bucket():
     np.testing.assert_allclose(padded.mv(v)[:37], X @ v[:45], rtol=1e-5)
 
 
+LATER = [pytest.mark.later]
 SAMPLES = sht.solvers.StochasticHT(sht.steps.ConstantStep(0.1), 4)
 CASES = {
     "squared, cv": (sht.SparseRegressor, {"cv": 3, "solver": "htp", "keep": [5]}, X, Y),
@@ -78,11 +89,11 @@ CASES = {
     "one against the rest": (sht.SparseClassifier, {"k": "bic", "solver": "htp"}, X, THREE),
 }
 
-QUICK = ("poisson", "best subset", "logistic", "hinge", "bounds of each response", "ordinal")
+CI = ("poisson", "hinge")
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CASES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in CI)) for name in CASES])
 def test_results_are_those_of_the_data_in_their_own_shape(name, monkeypatch):
     kind, settings, data, y = CASES[name]
     if data is not X:
@@ -131,8 +142,8 @@ def close(found, value, tol, name):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("solver", ["best_subset", "forward", "foba", "htp", "iht", "grasp", "subspace_pursuit"])
-@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("solver", [pytest.param(each, marks=LATER * (each != "iht")) for each in parameters.SOLVERS])
+@pytest.mark.parametrize("l2", [pytest.param(0.0, marks=LATER), 0.1])
 def test_added_columns_are_never_chosen(solver, l2):
     few = np.zeros((N, P), np.float32)
     few[:, :4] = X[:, :4]
@@ -148,6 +159,65 @@ def test_errors_speak_of_the_columns_of_the_data():
         ({"k": 3, "bounds": (-np.ones(P + 1), None)}, rf"lower.*\({P}\)"),
     ):
         cases.refused(ValueError, sentence, lambda settings=settings: sht.SparseRegressor(**settings).fit(X, Y))
+
+
+@pytest.mark.parametrize("prices", [False, True])
+def test_what_is_left_of_a_choice_is_of_the_data_and_of_candidates(monkeypatch, prices):
+    """What pads a grid is in no table, the chosen l2 is the model's, and the l1 that of the least score."""
+    rng, asked, made, weights = np.random.default_rng(0), [], [], np.arange(N) % 2 + 1.0
+
+    def choose(models, template, *, ks, l2s, l0s, **options):
+        sizes = np.arange(2) if prices else ks
+        rows, number = len(sizes) * len(l2s), P if prices else 36
+        idx, mask = rng.permuted(np.tile(np.arange(P), (5, rows, 1)), axis=-1)[..., :6], rng.random((5, rows, 6)) < 0.6
+        scores = rng.standard_normal((5, rows))
+        if not prices:  # the last size twice
+            scores[:, len(ks) - 1 :: len(ks)] = scores[:, len(ks) - 2 :: len(ks)]
+        own = {name: rng.standard_normal(rows) for name in ("intercept", "value", "result", "loss")}
+        own |= dict.fromkeys({field.name for field in dataclasses.fields(Path)} - {*own})
+        own |= {"ks": np.tile(sizes, len(l2s)), "l2s": np.repeat(l2s, len(sizes), axis=0), "n_units": P}
+        own |= {"l0s": np.tile(l0s, len(l2s)) if prices else None, "coefficients": rng.standard_normal((rows, 6))}
+        path = Path(**own | {name: Support(idx[0], mask[0]) for name in ("support", "features")})
+        cv = CrossValidation(scores, np.ones((5, rows)), np.ones(5), path, N, 1.0, Support(idx, mask))
+        fits = []
+        for _ in range(2):
+            info = Info(*rng.random((len(Info._fields), 3)))
+            ended = (np.float64(0), Support(idx[0, cv.best], mask[0, cv.best]), np.float64(7), 1, 1, 2, 1, info, None)
+            fits.append((Solution(rng.standard_normal(number), *ended, None, free=np.array([0.7])),))
+        asked.append((models, template, {"ks": ks, "l2s": l2s, "l0s": l0s, **options}))
+        made.append(Choice(*fits, (path,), 0.5, cv.best, cv, "best"))
+        return made[-1]
+
+    monkeypatch.setattr(fit, "choose", choose)
+    settings = {"l0": [0.3, 0.1], "l1": [0.0, 0.05, 0.1]} if prices else {"solver": "htp"}
+    model = sht.SparseRegressor(rule="best", **settings).fit(X, Y, weights)
+    at = int(np.argmin([choice.scores.mean.min() for choice in made]))
+    choice, (models, template, options) = made[at], asked[at]
+    (solution,), (selected,), (path,), _, row, cv, _ = choice
+    kept = np.arange(len(path)) if prices else np.flatnonzero(np.arange(len(path)) % 17 < 16)  # of 97 samples, and 104
+    table, w = model.cv_results_, solution.x[:P]
+    np.testing.assert_array_equal(model.coef_, w)
+    np.testing.assert_allclose(model.intercept_, 0.7 - np.average(X, 0, weights) @ w, rtol=1e-9)
+    np.testing.assert_array_equal(model._evidence.fits[0][2].x, selected.x[:P])
+    np.testing.assert_array_equal(table["scores"], cv.scores[:, kept])
+    np.testing.assert_array_equal(model.path_.coefficients, path.coefficients[kept])
+    candidates = [1e-6] if prices else sht.SparseRegressor._l2_grid
+    np.testing.assert_array_equal(table["l2s"], np.repeat(candidates, 2 if prices else 16))
+    assert (table["row"], table["rule"]) == (list(kept).index(row), "best") and table["row"] == table["best_index"]
+    np.testing.assert_array_equal(table["shares"], cv.shares(row))
+    np.testing.assert_array_equal(table["as_good"], cv.as_good(row))
+    assert (model.path_.n_units, model.path_.total_weight, options["held"]) == (P, weights.sum(), None)
+    assert model.k_ == (np.unique(path.support.idx[row][path.support.mask[row]]).size if prices else path.ks[row])
+    assert (model.l0_, model.l1_) == ((path.l0s[row], (0.0, 0.05, 0.1)[at]) if prices else (None, None))
+    assert model.l2_ == table["l2s"][table["row"]] and model.refit_l2_ == 0.5 * model.l2_
+    np.testing.assert_allclose(models[0].sample_weight, np.pad(weights / 2, (0, 0 if prices else 7)))
+    assert options["samples"] == {"n_units": P, "total_weight": weights.sum()} and options["rule"] == "best"
+    assert (options["refit"], len(options["folds"])) == ((1.0 if prices else None), 5)
+    if prices:
+        assert options["ks"] is None and options["l0s"].tolist() == [0.3, 0.1] and len(made) == 3
+        assert [float(each.l1) for _, each, _ in asked] == [0.0, 0.05, 0.1]
+    else:
+        assert options["ks"].size == 17 and template.k_max >= 20 and options["l2s"].shape == (4, 36)
 
 
 @pytest.mark.slow

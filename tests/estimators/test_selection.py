@@ -1,21 +1,24 @@
 """k="cv", candidates and criteria: what they choose, and the attributes that they leave."""
 
 import math
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.feature_selection import SelectFromModel
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold
 
 import sparsehtp as sht
-from sparsehtp.estimators import base, fit
+from sparsehtp.estimators import base, fit, parameters, selection
 from sparsehtp.estimators.padding import Padding, bucket
 from sparsehtp.estimators.regressor import without_features
 from sparsehtp.estimators.scoring import make_scoring
 from sparsehtp.estimators.selection import check_total, make_folds, make_levels, noise_of_choice, split_triples
+from sparsehtp.stopping import Cycle, SmallGradient, SmallStep
 
 N, P = 60, 8
 RNG = np.random.default_rng(5)
@@ -136,14 +139,9 @@ def test_folds_of_few_different_rows_do_not_depend_on_their_order(kind, monkeypa
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
-def test_l2_for_each_feature():
-    each = np.linspace(0.1, 0.2, P)
-    for k in ("cv", "bic"):
-        np.testing.assert_array_equal(sht.SparseRegressor(k, l2=each).fit(X, Y).l2_, each)
-
-
-@pytest.mark.parametrize("name", ["aic", "bic", "ebic", "sic"])
+@pytest.mark.parametrize(
+    "name", ["sic", *(pytest.param(each, marks=pytest.mark.later) for each in ("aic", "bic", "ebic"))]
+)
 def test_criteria(name):
     strong = X[:, 1] / X[:, 1].std() - X[:, 4] / X[:, 4].std() + 0.05 * np.random.default_rng(1).standard_normal(N)
     model = sht.SparseRegressor(name, solver="foba").fit(X, strong)
@@ -154,27 +152,6 @@ def test_criteria(name):
     penalty = {"aic": 2 * k, "bic": k * np.log(N), "sic": k * np.log(P) * np.log(np.log(N))}
     penalty["ebic"] = penalty["bic"] + 2 * np.log([math.comb(P, each) for each in k])
     assert model.k_ == np.argmin(N * np.log(np.mean(residuals**2, axis=1)) + penalty[name]) >= 2
-
-
-@pytest.mark.slow
-def test_a_weight_counts_as_rows_in_a_criterion():
-    weights = np.random.default_rng(0).integers(1, 3, N)
-    weighted = sht.SparseRegressor("bic", solver="foba").fit(X, Y, weights)
-    repeated = clone(weighted).fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights))
-    assert weighted.path_.total_weight == weights.sum()
-    np.testing.assert_array_equal(repeated.support_, weighted.support_)
-
-
-@pytest.mark.slow
-def test_fewer_folds_where_data_are_few():
-    rare = np.r_[np.zeros(17), np.ones(3)]
-    with pytest.warns(UserWarning, match="^cv: 3 folds"):
-        model = sht.SparseClassifier(solver="foba").fit(X[:20], rare)
-    assert model.cv_results_["scores"].shape[0] == 3
-    rare[17:19] = 0
-    with pytest.warns(UserWarning, match="ebic is used instead"):
-        model = sht.SparseClassifier(solver="foba").fit(X[:20], rare)
-    assert model.cv_results_ is None and model.path_ is not None
 
 
 CHOOSERS = [
@@ -324,44 +301,117 @@ def test_candidates_score_as_in_a_grid_search(kind, target, scoring, more):
     np.testing.assert_allclose(own.coef_, reference.best_estimator_.coef_, rtol=1e-6)
 
 
-def test_folds_choose_l2_for_a_given_k():
-    alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=FOLDS).fit(X, Y)
-    assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)
+GRID, EACH = sht.SparseRegressor._l2_grid, np.linspace(0.1, 0.2, P)
+PLANS = [  # parameters, k, rule, candidates of k, l2, its candidates, the part of it that is refitted at, sizes
+    ({"rule": "one_se"}, None, "one-se", None, 1e-6, GRID, None, {"k": 0}),
+    ({"k": 3}, 3, None, None, 1e-6, GRID, None, {"k": 3}),
+    ({"k": 3, "l2": [1.0, 0.1], "rule": "one_se"}, None, "one-se", [3], 1e-6, [1.0, 0.1], None, {"k": 0}),
+    ({"k": "bic", "l2": (0.5, 0.0)}, None, "bic", None, 1e-6, [0.5, 0.0], None, {"k": 0}),
+    ({"k": np.array([2, 0, 2]), "l2": 0.5, "rule": "bic"}, None, "bic", [0, 2], 0.5, [0.5], 1.0, {"k": 0}),
+    ({"l2": EACH}, None, "strong-ridge", None, EACH, EACH[None], 1.0, {"k": 0}),
+    ({"l0": 0.3, "l1": 0.1}, None, None, None, 1e-6, [1e-6], None, {"l0": 0.3, "l1": 0.1}),
+    ({"l0": "cv", "l1": [0.1, 0.0]}, None, "strong-ridge", None, 1e-6, [1e-6], None, {"l0": 0.0, "l1": 0.1}),
+    ({"l0": 0.3, "l1": [0.0, 0.1]}, None, "strong-ridge", None, 1e-6, [1e-6], None, {"l0": 0.3, "l1": 0.0}),
+    ({"l0": [0.3], "l2": [0.1, 1]}, None, "strong-ridge", None, 1e-6, [0.1, 1], None, {"l0": 0.3, "l1": 0.0}),
+]
 
 
-def test_a_criterion_takes_candidates():
-    by_rule = sht.SparseRegressor(k=range(P), solver="forward", rule="bic").fit(X, Y)
-    by_name = sht.SparseRegressor(k="bic", solver="forward").fit(X, Y)
-    assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
+@pytest.mark.parametrize(("settings", "k", "rule", "ks", "l2", "l2s", "refit", "sizes"), PLANS)
+def test_parameters_say_what_is_chosen_and_from_what(settings, k, rule, ks, l2, l2s, refit, sizes):
+    plan = parameters.make_plan(sht.SparseRegressor(**settings), sht.losses.Squared())
+    assert (plan.k, plan.rule, plan.refit, plan.sizes) == (k, rule, refit, sizes)
+    for found, expected in ((plan.l2, l2), (plan.l2s, l2s), (ks if ks is None else plan.ks, ks)):
+        np.testing.assert_array_equal(found, expected)
+    listed, by_folds = isinstance(settings.get("l2"), list | tuple), rule in ("one-se", "strong-ridge")
+    assert (plan.listed, plan.by_folds, plan.searches_l2) == (listed, by_folds, by_folds or listed)
+    assert (ks is None) == (plan.ks is None)
+
+
+def test_parameters_of_a_solve():
+    ends, squared = SmallStep(0.1) & SmallGradient(0.1) | Cycle(), sht.losses.Squared()
+    for solver, loss, end in (("iht", squared, ends), ("auto", sht.losses.Hinge(), ends), ("htp", squared, None)):
+        found = [parameters.make_termination(tol, loss, parameters.make_solver(solver)) for tol in (0.1, None)]
+        assert list(map(repr, found)) == [repr(end), "None"]
+    seeds = [parameters.make_seed(each) for each in (None, 0, np.random.RandomState(0), 1)]
+    assert len({*seeds[:3]}) == 1 and len({*seeds}) == 2
+    plans = [parameters.make_plan(sht.SparseClassifier(class_weight=each), None) for each in (None, "balanced")]
+    assert [plan.weighted_by for plan in plans] == ["sample_weight", "class_weight"]
+
+
+def test_a_structure_is_that_of_the_parameters():
+    def made(rows=False, priced=False, **settings):
+        return parameters.make_threshold(sht.SparseRegressor(**settings), P, [*"abcdefgh"], rows=rows, priced=priced)
+
+    kinds = [type(made(**more)) for more in ({}, {"rows": True}, {"priced": True})]
+    assert kinds == [sht.Sparsity, sht.RowSparsity, sht.L0L1L2]
+    for keep in ([0, 7], ["h", "a"], np.arange(P) % 7 == 0):
+        assert sorted(made(keep=keep).keep.tolist()) == [0, 7]
+    assert made(keep=7).keep.tolist() == [7] and not made(keep=[]).keep.size + made(groups=EACH).keep.size
+    for box, ends in (({"positive": True}, [0, None]), ({"bounds": [-1, 2]}, [-1, 2]), ({}, [None, None])):
+        found = made(**box).lower, made(**box).upper
+        assert [each if each is None else float(each) for each in found] == ends
+    grouped = made(groups=[*"vuuvwwwv"], keep=[3, 0])  # both of the second group
+    support = sht.results.Support(np.array([1, 0]), np.array([True, False]))
+    assert (grouped.keep.tolist(), parameters.unit_total(grouped, P), parameters.unit_total(made(), P)) == ([1], 3, P)
+    assert [parameters.features_of(each, support).tolist() for each in (grouped, made())] == [[0, 3, 7], [1]]
+
+
+def test_folds_are_no_more_than_the_rows_allow():
+    y, groups = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 2])
+    for wanted, counted, labels, found, reason in (
+        (5, "rows", None, 5, None),
+        (7, "rows", None, 5, "there are 5 samples"),
+        (3, "classes", None, 2, "the rarest class has 2 samples"),
+        (3, "events", None, 2, "there are 2 events"),
+        (4, "rows", groups, 3, "there are 3 groups"),
+        (3, "events", groups, 2, "there are 2 groups with an event"),
+        (3, "rows", groups * 0, 1, None),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert selection._possible(wanted, y > 0 if counted == "events" else y, counted, labels) == found
+        told = [f"cv: {found} folds are used instead of {wanted}, since {reason}."] if reason else []
+        assert [str(each.message) for each in caught] == told
+
+
+def test_rows_are_ordered_by_features_of_unit_deviation(monkeypatch):
+    """Whatever the type of the data, and how many columns are taken at once."""
+    monkeypatch.setattr(selection, "BLOCK", 3)
+    weights = np.arange(N) % 3.0
+    Z, r = X / np.sqrt(np.cov(X.T, aweights=weights, ddof=0).diagonal()), weights * Y
+    first = Z @ (Z.T @ r)
+    square = (first / np.abs(first).max()) ** 2
+    second = Z @ (Z.T @ (weights * (square - np.average(square, weights=weights))))
+    for data, tol in ((X, 1e-9), (csr_array(X), 1e-9), (X.astype(np.float32), 1e-4)):
+        for found, expected in zip(selection._content(data, r, weights), (first, second), strict=True):
+            np.testing.assert_allclose(found, expected, atol=tol * np.abs(expected).max())
 
 
 def test_the_scale_of_weights_adds_no_candidates(monkeypatch):
     """It does where folds decide and a weight counts as rows, and never takes one away; none repeats no folds."""
 
-    def stop(*_, ks, folds, **more):
-        raise StopIteration(int(ks.max()), len(folds or ()))
+    def stop(*_, ks, folds, l2s, **more):
+        raise StopIteration(int(ks.max()), len(folds or ()), l2s is None)
 
     monkeypatch.setattr(fit, "choose", stop)
     wide, most = RNG.standard_normal((N, 40)), {"cv": ("14, 5", "14, 5", "30, 5"), "bic": ("14, 0",) * 3}
     given = [(k, wide, np.full(N, u), most[k][i]) for k in most for i, u in enumerate((0.05, 1.0, 2.0))]
     given += [("cv", X, np.ones(N), "8, 20"), ("cv", X, np.arange(N) < 31.0, "7, 5")]
     for k, data, weights, found in given:
-        with pytest.raises(StopIteration, match=rf"^\({found}\)$"):
+        with pytest.raises(StopIteration, match=rf"^\({found}, {k == 'bic'}\)$"):
             sht.SparseRegressor(k, solver="htp").fit(data, Y, weights)
+    with pytest.warns(UserWarning, match="ebic is used instead"), pytest.raises(StopIteration, match="0"):
+        sht.SparseClassifier(solver="htp").fit(X, np.arange(N) == 3)  # a class of one row
 
 
 def test_groups_of_rows_stay_together():
     groups = RNG.integers(0, 12, N)
-    options = {"k": KS, "l2": 1e-2, "solver": "forward"}
-    routed = sht.SparseRegressor(cv=GroupKFold(3), **options).fit(X, Y, groups=groups)
-    given = sht.SparseRegressor(cv=list(GroupKFold(3).split(X, Y, groups)), **options).fit(X, Y)
-    np.testing.assert_array_equal(routed.cv_results_["scores"], given.cv_results_["scores"])
+    own = make_folds(GroupKFold(3), X, Y, np.ones(N), "rows", groups)
+    assert all(all(map(np.array_equal, *pairs)) for pairs in zip(own, GroupKFold(3).split(X, Y, groups), strict=True))
     counted = np.arange(N) % 5 > 0
     for y, kind in ((Y, "rows"), (LABELS, "classes")):
         for train, test in make_folds(4, np.ones((len(y), 1)), y, counted.astype(float), kind, groups):
             assert not np.intersect1d(groups[counted][train], groups[counted][test]).size
-    with pytest.warns(UserWarning, match="2 folds are used instead of 5, since there are 2 groups"):
-        sht.SparseClassifier(solver="forward", k=[1, 2]).fit(X, LABELS, groups=np.arange(N) % 2)
     with pytest.raises(ValueError, match="groups: needs shape"):
         sht.SparseRegressor(k=KS).fit(X, Y, groups=groups[1:])
 

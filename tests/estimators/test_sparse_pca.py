@@ -66,6 +66,7 @@ def test_where_exchanges_end_none_raises_the_largest_eigenvalue():
 def test_each_component_is_best_for_the_deflated_covariance(n, p):
     X = correlated(n, p, 0)
     model = sht.SparsePCA(3, k=[3, 4, 2]).fit(X)
+    assert model.get_feature_names_out().tolist() == ["sparsepca0", "sparsepca1", "sparsepca2"]
     assert model.optimal_.all() and list(model.support_.sum(1)) == [3, 4, 2]
     assert (np.take_along_axis(model.components_, np.abs(model.components_).argmax(1)[:, None], 1) > 0).all()
     S, basis = np.cov(X.T), np.zeros((0, p))

@@ -49,7 +49,13 @@ COUNTS = ("poisson", "negative_binomial", "negative_binomial_narrow")
 CONTINUOUS = sorted({name for name, loss in cases.LOSSES.items() if not loss.classification}.difference(COUNTS))
 
 
-@pytest.mark.parametrize("name", CONTINUOUS)
+def some(names, *quick):
+    return pytest.mark.parametrize(
+        "name", [pytest.param(a, marks=[pytest.mark.later] * (a not in quick)) for a in names]
+    )
+
+
+@some(CONTINUOUS, "gamma", "huber")
 def test_units_of_targets_decide_nothing(name, x64):
     """Where y is no count, its criteria are those of y in another unit, up to a constant."""
     loss, values, rng = cases.LOSSES[name], [], np.random.default_rng(0)
@@ -111,7 +117,7 @@ def test_a_profile_is_that_of_its_density(a, b, w):
     assert np.isnan(criteria._profiled(np.nan, a, b, w))
 
 
-@pytest.mark.parametrize("name", ["gamma", "tweedie", "tweedie_1", "tweedie_2"])
+@some(["gamma", "tweedie", "tweedie_1", "tweedie_2"], "gamma")
 def test_a_dispersion_is_that_of_the_fits(name, x64):
     """Integrals over three fits; with all targets twice the dispersion is the same."""
     loss, rng = cases.LOSSES[name], np.random.default_rng(1)

@@ -110,6 +110,23 @@ def test_a_chunk_has_the_weights_of_its_lanes():
         np.testing.assert_allclose(found, rows[np.minimum(np.arange(start, start + 3), 9) // 2], rtol=1e-6)
 
 
+def test_a_path_inside_of_a_transformation_is_that_outside():
+    """The value of a minimum rises with l2 by half of what it penalises."""
+    objective, scale = screening.model(), screening.data()[0].std(0)
+    options = {"ks": [3, 0, 1], "solver": screening.Screening()}
+    names = ("x", "intercept", "value", "loss", "result", "l2s", "ks")
+
+    def total(l2s):
+        path = sht.solve_path(objective, l2s=l2s, **options)
+        return jnp.sum(path.value), {name: getattr(path, name) for name in names}
+
+    rise, found = jax.jit(jax.grad(total, has_aux=True))(jnp.array(L2S))
+    path = sht.solve_path(objective, l2s=L2S, **options)
+    for name in names:
+        np.testing.assert_allclose(found[name], getattr(path, name), rtol=1e-4, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(rise, np.sum((path.x * scale) ** 2, axis=1).reshape(2, 3).sum(1) / 2, rtol=1e-4)
+
+
 def test_nothing_is_traced_again(monkeypatch):
     traces = []
     monkeypatch.setattr(_grid, "_path_lane", lambda *a, f=_grid._path_lane: (traces.append(1), f(*a))[1])

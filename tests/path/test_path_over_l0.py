@@ -199,6 +199,7 @@ def test_a_path_over_l0_has_the_best_supports_of_all_prices(seed):
     for unit, given in ((1.0, None), (1e-15, None), (1.0, prices)):
         model = sht.LinearModel(X, unit * y, fit_intercept=True, standardize=True)
         path = sht.solve_path(model, threshold=sht.L0L1L2(0.0), l0s=given)
+        assert (path.n_units, path.n_kept, path.total_weight, path.pieces) == (6, 0, 60, (np.inf, np.inf, 1))
         without = (path.value - path.l0s * path.ks) / unit**2
         found = np.min(without + prices[:, None] * path.ks, axis=1)
         np.testing.assert_allclose(found, np.min(best + prices[:, None] * sizes, axis=1), rtol=1e-6)

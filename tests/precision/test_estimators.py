@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import log_softmax
+from scipy.stats import multivariate_normal
 from sklearn.covariance import EmpiricalCovariance, oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
@@ -111,19 +112,45 @@ def test_scores_of_folds_and_criteria_by_hand():
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_covariances_and_correlations():
-    data = sht.SparsePrecision(k=5).fit(X)
-    S = empirical(X)
-    again = sht.SparsePrecision(k=5, covariance="precomputed", n_samples=300).fit(S)
-    assert 0 < again.shrinkage_ < 0.2
-    np.testing.assert_allclose(again.shrinkage_, data.shrinkage_, rtol=1e-9)
-    np.testing.assert_allclose(again.precision_, data.precision_, atol=1e-8)
-    np.testing.assert_array_equal(again.location_, 0)
-    scale = np.sqrt(np.diag(S))
-    correlation = sht.SparsePrecision(k="ebic", covariance="precomputed", n_samples=300).fit(S / np.outer(scale, scale))
-    direct = sht.SparsePrecision(k="ebic").fit(X)
-    np.testing.assert_array_equal(correlation.support_, direct.support_)
-    np.testing.assert_allclose(correlation.precision_, direct.precision_ * np.outer(scale, scale), atol=1e-7)
+@pytest.mark.parametrize(
+    ("options", "n", "shrinkage"),
+    [
+        ({"n_samples": 300}, 300, oas(X / X.std(0))[1]),
+        ({"n_samples": 300, "shrinkage": 0.25}, 300, 0.25),
+        ({}, 2, 0),
+        ({"shrinkage": 0.25}, 2, 0.25),
+    ],
+    ids=str,
+)
+def test_a_matrix_says_its_number_of_samples_or_nothing_of_it(monkeypatch, options, n, shrinkage):
+    """And what a fit makes of its matrix, whatever the units of the variables are."""
+    units, asked = 10.0 ** np.arange(-4, 4), []
+
+    def fit(self, objective, k, folds):
+        asked.append((float(objective.n), float(objective.shrinkage), k, folds, objective.dtype))
+        self.precision_, self.support_ = TRUTH / np.outer(units, units), (TRUTH != 0) & ~np.eye(8, dtype=bool)
+
+    monkeypatch.setattr(graph.SparseGraphModel, "_fit_graph", fit)
+    S = empirical(X - X.mean(0))
+    found = sht.SparsePrecision(k=5, covariance="precomputed", **options).fit(S)
+    assert asked[0] == (n, pytest.approx(shrinkage, rel=1e-9), 5, None, np.float64) and not found.location_.any()
+    np.testing.assert_allclose(found.covariance_ / np.outer(units, units), np.linalg.inv(TRUTH), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(found.covariance_, found.covariance_.T)
+    if "n_samples" in options:  # a criterion needs it
+        sht.SparsePrecision(k="bic", covariance="precomputed", **options).fit(S)
+        assert asked[-1][2] == "bic"
+    weights, moved = np.arange(300) % 3, X + np.arange(8)
+    found = sht.SparsePrecision(k="cv", cv=4).fit(moved, sample_weight=weights)
+    assert asked[-1][0] == weights.sum() and asked[-1][2] == "cv"
+    np.testing.assert_allclose(found.location_, np.average(moved, 0, weights), rtol=1e-12)
+    np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in asked[-1][3]])), np.arange(200))
+    assert len(asked[-1][3]) == 4
+    assert not sht.SparsePrecision(k=5, assume_centered=True).fit(moved).location_.any()
+
+
+def test_edges_to_keep_have_numbers_or_names():
+    named, numbered = (graph.pair_threshold(keep, NAMES).keep for keep in ([[NAMES[3], NAMES[1]]], [(1, 3)]))
+    assert named.tolist() == numbered.tolist() and named.size and not graph.pair_threshold(None, NAMES).keep.size
 
 
 def test_shrinkage():
@@ -148,17 +175,6 @@ def test_a_small_sample_gains_by_shrinkage():
     assert scores["oas"] > scores[0] + 1
 
 
-def test_means_and_kept_edges():
-    centred = sht.SparsePrecision(k=28, assume_centered=True, shrinkage=0).fit(X + 1)
-    np.testing.assert_allclose(centred.covariance_, (X + 1).T @ (X + 1) / 300, atol=1e-7)
-    np.testing.assert_array_equal(centred.location_, 0)
-    weakest = np.argwhere(np.triu(TRUTH == 0, 1))[0]
-    kept = sht.SparsePrecision(k=3, keep=[weakest]).fit(X)
-    assert kept.support_[tuple(weakest)] and np.count_nonzero(np.triu(kept.support_)) == 4 and kept.k_ == 3
-    named = sht.SparsePrecision(k=3, keep=[[NAMES[weakest[1]], NAMES[weakest[0]]]]).fit(FRAME)
-    np.testing.assert_array_equal(named.support_, kept.support_)
-
-
 def test_edges_persist_in_subsamples():
     with jax.enable_x64(True):
         objective = sht.Precision.from_data(X, standardize=True)
@@ -176,6 +192,36 @@ def classes(seed=0, n=200):
     y = rng.integers(0, 3, n)
     Z, _ = make_precision(n, 6, probability=0.3, value=0.4, condition=8, seed=seed)
     return Z + np.array([[0, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0], [0, 1, 0, -1, 0, 0]])[y], y
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("given", [False, True])
+def test_scores_are_those_of_gaussian_densities(monkeypatch, number, given):
+    """With the means of the classes and one precision matrix; a row without weight says nothing."""
+    Z, y = classes()
+    Z, y = Z[y < number] + 3, y[y < number]
+    weights, S, asked = np.arange(len(y)) % 4 / 2.0, np.cov(Z.T), []
+
+    def fit(self, objective, k, folds):
+        asked.append((float(objective.n), k, folds, objective.dtype))
+        self.precision_ = np.linalg.inv(S)
+
+    monkeypatch.setattr(graph.SparseGraphModel, "_fit_graph", fit)
+    spoilt = np.where(weights[:, None] > 0, Z, 1e6)
+    shares = np.bincount(y, weights) / weights.sum()
+    priors = np.arange(1.0, number + 1) / sum(range(number + 1)) if given else shares
+    model = sht.SparseLDA(k=2, priors=priors if given else None).fit(spoilt, np.array([*"xyz"])[y], weights)
+    means = np.array([np.average(Z[y == c], 0, weights[y == c]) for c in range(number)])
+    np.testing.assert_allclose([*model.priors_, *model.means_.ravel()], [*priors, *means.ravel()], rtol=1e-9)
+    logs = np.log(priors) + np.transpose([multivariate_normal(mean, S).logpdf(Z) for mean in means])
+    np.testing.assert_allclose(model.predict_log_proba(Z), log_softmax(logs, axis=1), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(Z).sum(1), 1)
+    np.testing.assert_array_equal(model.predict(Z), np.array([*"xyz"])[logs.argmax(1)])
+    assert asked == [(weights.sum(), 2, None, np.float64)] and model.coef_.shape == (number - (number == 2), 6)
+    model.set_params(k="cv", cv=4).fit(spoilt, y, weights)
+    kept = y[weights > 0]
+    held = [np.bincount(kept[test], minlength=number) for _, test in asked[1][2]]
+    assert len(held) == 4 and np.ptp(held, axis=0).max() <= 1 and sum(held).tolist() == np.bincount(kept).tolist()
 
 
 @pytest.mark.slow

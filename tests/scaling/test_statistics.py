@@ -247,7 +247,7 @@ def test_a_bad_batch_is_named(change, message):
         sht.SufficientStatistics.from_batches([first, change(*second)], feature_names=list("abcdef"))
 
 
-def test_bad_requests_are_named(tmp_path):
+def test_bad_requests_are_named(tmp_path, monkeypatch):
     X, y, weights = data()
     made = sht.SufficientStatistics.from_arrays
     cases.refused(ValueError, "no rows with a weight", lambda: sht.SufficientStatistics.from_batches([]))
@@ -265,6 +265,10 @@ def test_bad_requests_are_named(tmp_path):
         _ = made(X, y, folds=1).folds
     with pytest.raises(FileNotFoundError, match="no file matches"):
         sht.SufficientStatistics.from_files(str(tmp_path / "*.parquet"), "y")
+    needed = 2 * 3 * (1 + 6 + 2) ** 2 * 8 * os.cpu_count()
+    for free, found in ((4 * needed, 0), (4 * needed - 1, needed)):  # a quarter of what is free
+        monkeypatch.setattr(passes.memory, "available", lambda free=free: free)
+        assert passes.too_wide(6, 2, 3) == found
 
 
 def test_parquet_files_are_read_once(tmp_path):
