@@ -150,11 +150,11 @@ def test_exchanges_and_curvatures_are_scored_by_the_gram_matrix(x64, monkeypatch
         assert set(told) == {swap for swap, gain in gains.items() if gain > 1e-9} and found.complete
         np.testing.assert_allclose(found.gain_bounds, [gains[swap] for swap in told], rtol=1e-6)
         assert (np.diff(found.gain_bounds) <= 0).all() and P < len(told) < len(gains)
-        with monkeypatch.context() as limit:
-            limit.setattr(swap_scan, "CANDIDATES", 5)
-            few = swap_scan.scan(model, units, np.array([2, 3, 4]), point, 1e-9)[0]
-            assert list(zip(few.places, few.new, strict=True)) == told[:5] and not few.complete
+    monkeypatch.setattr(swap_scan, "CANDIDATES", 5)
+    few = swap_scan.scan(model, units, np.array([2, 3, 4]), point, 1e-9)[0]
+    assert list(zip(few.places, few.new, strict=True)) == told[:5] and not few.complete
     labels = sht.LinearModel(X, np.sign(X[:, 1]), sht.losses.Logistic(), l2=0.1)
+    assert swap_scan.quadratic_bound(sht.LinearModel(X, np.abs(y), sht.losses.Poisson(), l2=0.1)) is None
     bound, smoothness = swap_scan.quadratic_bound(labels)
     assert bound.quadratic and smoothness == 0.25 and smoothness * float(bound.l2) == pytest.approx(0.1)
 
