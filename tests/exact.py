@@ -243,9 +243,8 @@ class Problem:
                 hard = ~(new_F <= F[running] - LONG(1e-4) * slope) | (slope < LONG(1e-3) * sure)
                 hard &= np.abs(slope) + sure > LONG(1e-17) * np.abs(F[running])
                 if hard.any():
-                    new[hard], new_F[hard] = self._search(
-                        total, A, omega, ridge, mask[hard], g[hard], at[hard], curvature[hard], bound[hard]
-                    )
+                    own = (each[hard] for each in (mask, g, at, curvature, bound))
+                    new[hard], new_F[hard] = self._search(total, A, omega, ridge, *own)
                 better = new_F < F[running] - LONG(1e-18) * np.abs(F[running])
                 z[running[better]], F[running[better]] = new[better], new_F[better]
                 running = running[better]
@@ -273,10 +272,8 @@ class Problem:
         target = heavy[:, 0] * (np.log(raised) - offset)
         columns = heavy * A
         size = np.where(np.abs(columns).max(0) > 0, np.abs(columns).max(0), 1)
-        fits = [
-            np.linalg.lstsq((columns / size * mask).astype(float), target.astype(float), rcond=1e-12)[0]
-            for mask in free
-        ]
+        target, columns = target.astype(float), columns / size
+        fits = [np.linalg.lstsq((columns * mask).astype(float), target, rcond=1e-12)[0] for mask in free]
         return np.where(free, np.array(fits) / size, 0)
 
     def _search(self, total, A, omega, ridge, mask, g, at, curvature, bound):

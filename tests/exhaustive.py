@@ -59,9 +59,8 @@ def fits(problem, members, sweeps=400):
     smoothness, slope = LOSSES[problem.loss]
     energy = smoothness * (omega @ Z**2)
     w, b = np.zeros(members.shape), np.zeros(len(members))
-    l1, lower, upper = (
-        np.broadcast_to(each, X.shape[1]) for each in (problem.l1 * problem.prices, problem.lower, problem.upper)
-    )
+    sides = problem.l1 * problem.prices, problem.lower, problem.upper
+    l1, lower, upper = (np.broadcast_to(each, X.shape[1]) for each in sides)
     eta = np.zeros((len(members), len(y)))
 
     for _ in range(sweeps):

@@ -113,17 +113,11 @@ def violations(setting, case):
     """(law, what was seen) of every law that a case breaks."""
     with jax.enable_x64(True) if setting.double else contextlib.nullcontext():
         arrays, loss, k, start = problem_of(setting, case)
-        exact = Problem(
-            arrays["X"], arrays["y"], loss, arrays["l2"], arrays["sample_weight"], arrays["offset"],
-            setting.intercept, setting.standardize,
-        )  # fmt: skip
+        of = arrays["l2"], arrays["sample_weight"], arrays["offset"], setting.intercept, setting.standardize
+        exact = Problem(arrays["X"], arrays["y"], loss, *of)
         try:
-            model = sht.LinearModel(
-                **arrays,
-                loss=BY_NAME[setting.loss](float(loss.parameter)),
-                fit_intercept=setting.intercept,
-                standardize=setting.standardize,
-            )
+            options = dict(fit_intercept=setting.intercept, standardize=setting.standardize)
+            model = sht.LinearModel(**arrays, loss=BY_NAME[setting.loss](float(loss.parameter)), **options)
         except ValueError as refusal:
             return [] if beyond(setting, arrays, str(refusal)) else [("refused", str(refusal))]
         threshold = sht.Sparsity(k, k_max=setting.shape[1])
@@ -165,9 +159,8 @@ def of_solution(setting, exact, k, solution):
     x, intercept, value = np.asarray(solution.x), float(solution.intercept), float(solution.value)
     null, best = exact.null()
     # A value beyond the range of the dtype is only ever reported as such.
-    stated = np.isfinite(value) or (
-        int(solution.result) == sht.results.RESULTS.nonfinite or best > np.finfo(x.dtype).max
-    )
+    nonfinite = int(solution.result) == sht.results.RESULTS.nonfinite
+    stated = np.isfinite(value) or nonfinite or best > np.finfo(x.dtype).max
     if not (stated and np.isfinite(x).all() and np.isfinite(intercept)):
         yield "finite", f"x {x}, intercept {intercept}, value {value}, {solution.describe()}"
         return

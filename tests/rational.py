@@ -64,10 +64,8 @@ class Quadratic:
         l2 = np.broadcast_to(np.asarray(l2, float), (p,))
         # In units of W times the columns' integers.
         self.variance = [Fraction(int(self.total * sums[j, j] - sums[j, p] ** 2), int(self.total**2)) for j in range(p)]
-        self.ridge = [
-            Fraction(float(l2[j])) * (self.variance[j] if standardize else Fraction(4) ** self.exponents[j])
-            for j in range(p)
-        ]
+        units = self.variance if standardize else [Fraction(4) ** exponent for exponent in self.exponents]
+        self.ridge = [Fraction(float(l2[j])) * units[j] for j in range(p)]
         self.sums = sums
         self.G = [[Fraction(int(sums[i, j]), int(self.total)) for j in range(size)] for i in range(size)]
         for j in range(p):
@@ -83,10 +81,8 @@ class Quadratic:
         w, b = np.reshape(np.asarray(w, float), (self.p, -1)), np.reshape(np.asarray(b, float), -1)
         total = Fraction(0)
         for r in range(self.responses):
-            at = [
-                Fraction(float(w[j, r])) / Fraction(2) ** self.exponents[j] * Fraction(2) ** self.top
-                for j in range(self.p)
-            ]
+            units = [Fraction(2) ** (self.top - int(exponent)) for exponent in self.exponents]
+            at = [Fraction(float(w[j, r])) * units[j] for j in range(self.p)]
             level = Fraction(float(b[r])) * Fraction(2) ** self.top if self.intercept else Fraction(0)
             z = [*at, level]
             t = self.p + 1 + r
@@ -161,7 +157,5 @@ class Quadratic:
         usable = range(self.p) if usable is None else [int(j) for j in usable]
         keep = [int(j) for j in keep if int(j) in usable]
         others = [j for j in usable if j not in keep]
-        return {
-            frozenset([*keep, *rest]): self.without_copies(sorted([*keep, *rest]), copies)
-            for rest in itertools.combinations(others, min(k, len(others)))
-        }
+        supports = (sorted([*keep, *rest]) for rest in itertools.combinations(others, min(k, len(others))))
+        return {frozenset(support): self.without_copies(support, copies) for support in supports}

@@ -10,11 +10,11 @@ NEWTON = "contracts/test_linalg.py what_newton_cannot_value_stops_no_step"
 SPAN = "contracts/test_linalg.py span_of_chosen_features"
 GAIN = "path/test_path_over_l0.py rounding_is_no_gain_to_a_path_over_l0"
 SHARES = "path/test_stability.py shares_are_those_of_their_decimals"
-SLOPES = "contracts/test_losses.py ends_of_the_slopes"
+SLOPES, THRESHOLDS = "contracts/test_losses.py ends_of_the_slopes", "contracts/test_thresholds.py "
 NOTHING = "contracts/test_objectives.py column_of_nothing"
-LEFT = "precision/test_objective.py what_rounding_left"
-DIFFERS = "precision/test_objective.py differs_by_rounding"
-FLAT = "contracts/test_custom.py flat_minimum"
+PRECISION = "precision/test_objective.py "
+LEFT, DIFFERS = PRECISION + "what_rounding_left", PRECISION + "differs_by_rounding"
+FLAT, ORDINAL = "contracts/test_custom.py flat_minimum", "contracts/test_ordinal.py "
 STATED = "a tolerance that the docstring states"
 SPEED = "how far to iterate, or how long that may take: any number is safe, since only what is proved is used"
 TOLD = "an error that is told to the user, and decides nothing"
@@ -66,7 +66,7 @@ SLACKS = {
     },
     "certificates/prove.py": {
         "MOST_HIDDEN = 1e-6": STATED,
-        "4 * np.finfo(float).eps * upper": "the two sums that form the limit round, too",
+        "4 * np.finfo(float).eps * upper": "its two sums round, too",
     },
     "certificates/generalised.py": {
         "NODE = 2e-8": SPEED,
@@ -173,12 +173,8 @@ SLACKS = {
     },
     "linalg/truncated_newton.py": {"slack = 8 * eps * jnp.abs(s.value)": ("slack = 0.0", NEWTON)},
     "linalg/low_rank.py": {"4 * jnp.finfo(A.dtype).eps": ("0", "contracts/test_low_rank.py nearest")},
-    "thresholds/simplex.py": {
-        "(1 + 4 * jnp.finfo(z.dtype).eps)": ("1", "contracts/test_thresholds.py nearest_of_a_sum")
-    },
-    "thresholds/bounded.py": {
-        "2 * jnp.finfo(objective.dtype).eps": ("0", "contracts/test_thresholds.py whatever_is_rounded")
-    },
+    "thresholds/simplex.py": {"(1 + 4 * jnp.finfo(z.dtype).eps)": ("1", THRESHOLDS + "nearest_of_a_sum")},
+    "thresholds/bounded.py": {"2 * jnp.finfo(objective.dtype).eps": ("0", THRESHOLDS + "whatever_is_rounded")},
     "grids/penalised_path.py": {
         'tolerance("swap", np.dtype(': STATED,
         "np.max(np.abs(host(model.y)))": ("np.min(np.abs(host(model.y)))", GAIN),
@@ -215,7 +211,7 @@ SLACKS = {
     "losses/logistic.py": {"<= 4 * jnp.finfo(u.dtype).eps": ("<= 0", SLOPES)},
     "losses/negative_binomial.py": {
         "<= 4 * jnp.finfo(s.dtype).eps": ("<= 0", SLOPES),
-        "DISPERSIONS = (1e-6, 1e6)": "what the docstring states",
+        "DISPERSIONS = (1e-6, 1e6)": STATED,
     },
     "losses/poisson.py": {"jnp.maximum(a + y, jnp.finfo(a.dtype).tiny)": ("a + y", SLOPES)},
     "losses/gamma.py": {"jnp.maximum(1 - a, jnp.finfo(a.dtype).tiny)": ("1 - a", SLOPES)},
@@ -236,11 +232,8 @@ SLACKS = {
     },
     "objectives/model.py": {"rise > jnp.finfo(self.dtype).eps * jnp.abs(flat)": TOLD},
     "objectives/precision.py": {
-        "10 * p * jnp.finfo(S.dtype).eps * largest": ("0 * largest", "precision/test_objective.py least_eigenvalue"),
-        "jnp.maximum(power - 1 / p, jnp.finfo(R.dtype).tiny)": (
-            "(power - 1 / p)",
-            "precision/test_objective.py uncorrelated",
-        ),
+        "10 * p * jnp.finfo(S.dtype).eps * largest": ("0 * largest", PRECISION + "least_eigenvalue"),
+        "jnp.maximum(power - 1 / p, jnp.finfo(R.dtype).tiny)": ("(power - 1 / p)", PRECISION + "uncorrelated"),
         "-max(1e-6, 100 * np.finfo(S.dtype).eps)": ("-min(1e-6, 100 * np.finfo(S.dtype).eps)", LEFT),
         "<= 1e3 * np.finfo(S.dtype).tiny": ("<= 0", LEFT),
         'tolerance("constant", X.dtype) * np.abs(live)': ("0 * np.abs(live)", DIFFERS),
@@ -249,27 +242,19 @@ SLACKS = {
         "XI = 1e-2": "what the docstring states",
     },
     "objectives/restricted_precision.py": {
-        "jnp.maximum(own - w**2, jnp.finfo(W.dtype).tiny)": (
-            "(own - w**2)",
-            "precision/test_objective.py no_removal_is_free",
-        ),
+        "jnp.maximum(own - w**2, jnp.finfo(W.dtype).tiny)": ("(own - w**2)", PRECISION + "no_removal_is_free"),
         "variances[:, None] * variances - W**2, jnp.finfo(W.dtype).tiny)": "no case was found: a factor leaves more",
     },
     "objectives/custom_ends.py": {
         "SMALL = 1e-3": ("SMALL = 1e-1", FLAT),
-        'either, slack = both[0] & both[1], tolerance("pivot", x.dtype) ** 0.5': (
-            "either, slack = both[0] & both[1], 0",
-            FLAT,
-        ),
+        '& both[1], tolerance("pivot", x.dtype) ** 0.5': ("& both[1], 0", FLAT),
         'slack = tolerance("pivot", x.dtype) ** 0.5 * jnp.linalg.norm(direction)': "no case was found",
     },
     "objectives/custom_restricted.py": {'tolerance("pivot", z.dtype) * most': "what is turned round is as small"},
-    "objectives/cumulative_logits.py": {
-        "NARROW = 1e-12": ("NARROW = 0", "contracts/test_ordinal.py gap_of_nearly_nothing")
-    },
+    "objectives/cumulative_logits.py": {"NARROW = 1e-12": ("NARROW = 0", ORDINAL + "gap_of_nearly_nothing")},
     "objectives/ordinal.py": {
-        "EMPTY = 1e-5": ("EMPTY = 1e-9", "contracts/test_ordinal.py class_without_weight"),
-        "ROUNDINGS * jnp.finfo(self.dtype).eps * gram": ("0 * gram", "contracts/test_ordinal.py no_curvature"),
+        "EMPTY = 1e-5": ("EMPTY = 1e-9", ORDINAL + "class_without_weight"),
+        "ROUNDINGS * jnp.finfo(self.dtype).eps * gram": ("0 * gram", ORDINAL + "no_curvature"),
         "+ jnp.finfo(self.dtype).eps * size": TOLD,
     },
     "_types.py": {"SYMMETRY = 1e-5": ("SYMMETRY = 1e-7", LEFT)},

@@ -247,9 +247,8 @@ def of_proof(drawn, proof, choices, ratio, digits=1e-6):
     history, share = proof.history, (proof.upper - proof.lower) / max(proof.upper - proof.floor, 1e-300)
     if abs(proof.gap - share) > 1e-9 and proof.gap:
         yield "gap", f"{proof.gap}, is {share}"
-    if history["nodes"][-1] != proof.nodes or any(
-        (np.diff(history[name]) * sign < 0).any() for name, sign in (("lower", 1), ("upper", -1), ("nodes", 1))
-    ):
+    rises = [*np.diff(history["lower"]), *-np.diff(history["upper"]), *np.diff(history["nodes"])]
+    if history["nodes"][-1] != proof.nodes or min(rises, default=0) < 0:
         yield "history", f"{history}"
     found = re.search("to ([0-9.e+-]+)% of the objective", said)
     share = re.search("to ([0-9.e+-]+) of the objective w", said)
@@ -328,9 +327,8 @@ def of_sentences(drawn, solution, c, facts, k=None):
         return f"F {here:.9g}, {what} {value:.9g} ({value - here:.1e}): {said}"
 
     alone = least(mine)
-    swaps = {
-        (i, j): least([*(m for m in mine if m != i), j]) for j in others for i in [*mine] + [None] * (len(mine) < k)
-    }
+    places = [*mine] + [None] * (len(mine) < k)
+    swaps = {(i, j): least([*(m for m in mine if m != i), j]) for j in others for i in places}
     values = {frozenset(s): least(s) for s in itertools.combinations(free, min(k, len(free)))}
     best, swap = min(values.values()), min(swaps.values(), default=np.inf)
     other = min((v for s, v in values.items() if s != set(mine)), default=np.inf)

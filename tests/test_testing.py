@@ -125,17 +125,9 @@ THRESHOLDS = [
     (Sparsity(2, lower=0), {"clip": lambda self, z: z}, "the result is in its bounds"),
     (Sparsity(2), applied(lambda self, x: x * jnp.where(jnp.arange(x.size) < x.size - self.n_free, 0.999, 1)), NEAREST),
     (Sparsity(2), applied(lambda self, x: jnp.where(others(x), x, 0)), "free entries are left alone"),
-    (
-        Sparsity(2),
-        {"select": lambda self, s, factor=1: Sparsity.select(self, s + 1e-13 * jnp.arange(s.size), factor)},
-        "ties take the lower index",
-    ),
+    (Sparsity(2), {"select": lambda self, s, _=1: Sparsity.select(self, s + 1e-13 * jnp.arange(s.size))}, "ties take"),
     (Sparsity(1, keep=[3]), selected(lambda self, s: s.mask & ~jnp.isin(s.idx, jnp.asarray(self.keep))), NEAREST),
-    (
-        Penalty(0.1, 0.05),
-        {"__call__": lambda self, z, size=1.0: Penalty.__call__(self, z, size / 2)},
-        "minimises .* / 2 ",
-    ),
+    (Penalty(0.1, 0.05), {"__call__": lambda self, z, t=1.0: Penalty.__call__(self, z, t / 2)}, "minimises .* / 2 "),
     (Sparsity(2), {"size": lambda self, s: jnp.sum(s.mask, dtype=jnp.int32)}, "size is the number of units"),
     (Sparsity(2, lower=0), {"free_gradient": lambda self, x, grad: grad}, "free_gradient is the gradient, zero where"),
     (Sparsity(2), {"differs": lambda self, a, b: jnp.zeros((), bool)}, "differs tells whether two supports"),
@@ -219,10 +211,7 @@ SOLVERS = [
     (moves(lambda state: state._replace(x=jnp.nan * state.x)), "x is finite"),
     (moves(lambda state: state._replace(step_size=jnp.float32(1))), "a step keeps the structure, shapes and dtypes"),
     (moves(freed), "x vanishes outside the support"),
-    (
-        lambda self, *given: sht.solvers.IHT.step(self, *given)[0],
-        "a step returns the next state and an Info, but found = IHTState",
-    ),
+    (lambda *given: sht.solvers.IHT.step(*given)[0], "a step returns the next state and an Info, but .* = IHTState"),
 ]
 
 

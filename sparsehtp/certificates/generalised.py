@@ -94,7 +94,8 @@ class Generalised(ProofData):
         self._scaling[self.features] /= scale
         self.norms = np.sqrt(raw[self.features]) / scale
         most = BATCH_CPU if jax.default_backend() == "cpu" else BATCH
-        self.batch = int(np.clip(min(NUMBERS // (X.shape[0] * max(self.size, 1)), AT_ONCE // X.size), 1, most))
+        # No less than the two nodes of a branching, which are taken together.
+        self.batch = int(np.clip(min(NUMBERS // (X.shape[0] * max(self.size, 1)), AT_ONCE // X.size), 2, most))
         with jax.enable_x64(True):
             columns = self.model.columns
             offset = jnp.asarray(np.zeros(len(X))) if columns.offset is None else columns.offset
@@ -213,7 +214,7 @@ class DualBounds:
 
 def _norm(X: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "n"]) -> float:
     """The largest eigenvalue of X'diag(weights)X, estimated from below."""
-    v, size = np.ones(X.shape[1]), float(np.finfo(float).tiny)
+    v, size = np.ones(X.shape[1]) / np.sqrt(max(X.shape[1], 1)), float(np.finfo(float).tiny)
     for _ in range(NORM_STEPS):
         v = X.T @ (weights * (X @ v))
         size = max(float(np.linalg.norm(v)), size)

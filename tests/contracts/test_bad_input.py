@@ -57,6 +57,8 @@ BAD = {
     "upper below 0": ("upper", lambda: sht.RowSparsity(2, upper=[1.0, 1.0, -0.1, 1.0])),
     "lower infinite": ("lower", lambda: sht.Sparsity(2, lower=[0.0, np.inf])),
     "upper nan": ("upper", lambda: sht.Sparsity(2, upper=np.nan)),
+    "bounds of zero": ("bounds", lambda: sht.Sparsity(2, lower=0.0, upper=0.0)),
+    "l2 of a dual": ("l2", lambda: sht.lower_bound(model(l2=[1.0, 0, 1, 1]), sht.Sparsity(1), 1.0)),
     "lower shape": ("lower", lambda: solve(sht.Sparsity(2, lower=-np.ones(3)))),
     "groups shape": ("groups", lambda: solve(sht.GroupSparsity([0, 1, 1], 1))),
     "groups two-dimensional": ("groups", lambda: sht.GroupSparsity(np.zeros((2, 2)), 1)),

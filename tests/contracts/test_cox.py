@@ -16,12 +16,8 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, P)) * [1, 3, 0.5, 1, 1] + [0, 1, 2, 0, -1]
 TIME = RNG.integers(1, 9, N).astype(float)
 EVENT = RNG.random(N) < 0.6
-OPTIONS = {
-    "plain": {},
-    "all": dict(
-        sample_weight=RNG.choice([0, 0.5, 1, 2], N), offset=RNG.standard_normal(N), strata=RNG.integers(0, 3, N)
-    ),
-}
+ALL = dict(sample_weight=RNG.choice([0, 0.5, 1, 2], N), offset=RNG.standard_normal(N), strata=RNG.integers(0, 3, N))
+OPTIONS = {"plain": {}, "all": ALL}
 VALUE_AND_GRAD = cases.jit(lambda model, w: model.value_and_grad(model.to_internal(w)))
 CURVATURES = cases.jit(lambda model: model.curvatures(model.origin()))
 BOTH = pytest.mark.parametrize("ties", ["breslow", "efron"])
@@ -79,9 +75,8 @@ def test_a_stratum_without_weight_curves_nothing(ties):
     strata = OPTIONS["all"]["strata"]
     weights = np.where(strata == 1, 0.0, 1 + np.arange(N) % 3)
     other = np.where((strata == 1)[:, None], 1e3 * X[::-1], X)
-    ours, theirs = (
-        CURVATURES(sht.CoxModel(Z, TIME, EVENT, ties=ties, strata=strata).reweighted(weights)) for Z in (X, other)
-    )
+    models = (sht.CoxModel(Z, TIME, EVENT, ties=ties, strata=strata) for Z in (X, other))
+    ours, theirs = (CURVATURES(model.reweighted(weights)) for model in models)
     assert (ours > 1e-3).all()
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 

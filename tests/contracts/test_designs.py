@@ -20,6 +20,7 @@ from sparsehtp.designs.sparse import as_design
 
 ARRAY = np.random.default_rng(0).standard_normal((7, 5))
 ARRAY[[0, 2, 2, 4, 5, 6, 6], [1, 0, 3, 3, 2, 0, 4]] = 0
+ARRAY[:, 4] = -np.abs(ARRAY[:, 4])  # none of it is large but in magnitude
 WEIGHTS = np.random.default_rng(1).random(7)
 WEIGHTS /= WEIGHTS.sum()
 

@@ -165,10 +165,8 @@ def test_triplets_do_not_depend_on_the_scale(x64):
 def test_a_step_that_diverges_under_a_rank_is_nonfinite_and_never_the_best():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((20, 5), np.float32), rng.standard_normal((20, 3), np.float32)
-    for solver in (
-        sht.solvers.IHT(sht.steps.ConstantStep(1e6)),
-        sht.solvers.SVRGHT(sht.steps.ConstantStep(1e6), inner_steps=40),
-    ):
+    step = sht.steps.ConstantStep(1e6)
+    for solver in (sht.solvers.IHT(step), sht.solvers.SVRGHT(step, inner_steps=40)):
         solution = sht.solve(sht.MultiResponse(X, Y), sht.Rank(2), solver, throw=False, max_steps=100)
         assert solution.result == sht.results.RESULTS.nonfinite
         values = np.asarray(solution.history.value)[: int(solution.num_steps)]

@@ -156,6 +156,7 @@ def test_errors():
     cases.refused(ValueError, "offset: needs shape", lambda: sht.MultiResponse(X, Y, offset=OFFSET[:, 0]))
     cases.refused(ValueError, "Y: Softmax", lambda: sht.MultiResponse(X, Y, sht.losses.Softmax(3)))
     cases.refused(ValueError, "classes 0 to 1", lambda: sht.MultiResponse(X, CLASSES, sht.losses.Softmax(2)))
+    cases.refused(ValueError, "integer classes", lambda: sht.MultiResponse(X, 1.0 * CLASSES, sht.losses.Softmax(C)))
     cases.refused(ValueError, "n_classes", lambda: sht.losses.Softmax(1))
     cases.refused(TypeError, "loss", lambda: sht.MultiResponse(X, Y, "squared"))
     cases.refused(ValueError, "x0", lambda: sht.solve(model, sht.Rank(1), x0=np.zeros(P)))
@@ -190,9 +191,8 @@ def test_lanes_of_ranks_and_data_equal_the_loop():
     ranks = jnp.array([1, 2])
 
     def run(Y, r):
-        return sht.solve(
-            sht.MultiResponse(X, Y, fit_intercept=True), sht.Rank(r, r_max=2), sht.solvers.IHT(), max_steps=60
-        )
+        model = sht.MultiResponse(X, Y, fit_intercept=True)
+        return sht.solve(model, sht.Rank(r, r_max=2), sht.solvers.IHT(), max_steps=60)
 
     batch = jax.vmap(run)(targets, ranks)
     for i in range(2):

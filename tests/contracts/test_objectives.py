@@ -28,11 +28,8 @@ OPTIONS = {
     "standardize": dict(standardize=True, l2=0.2, sample_weight=WEIGHTS),
     "all": dict(fit_intercept=True, standardize=True, l2=VECTOR, sample_weight=WEIGHTS, offset=OFFSET),
 }
-MODELS = [
-    *[("squared", options) for options in OPTIONS],
-    *[(loss, "all") for loss in ("logistic_2", "smoothed_hinge", "huber", "poisson")],
-]
-CASES = pytest.mark.parametrize(("loss", "options"), MODELS)
+OTHERS = [(loss, "all") for loss in ("logistic_2", "smoothed_hinge", "huber", "poisson")]
+CASES = pytest.mark.parametrize(("loss", "options"), [*(("squared", options) for options in OPTIONS), *OTHERS])
 
 
 def make(loss, options):

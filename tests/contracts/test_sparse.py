@@ -33,10 +33,8 @@ def thinned(X, share=0.4, seed=5):
 
 X = thinned(RNG.standard_normal((N, P)) + 0.5)
 W = np.where(np.arange(P) < 3, [2.0, -2.5, 3.0] + [0.0] * (P - 3), 0)
-TARGETS = {
-    "squared": X @ W + 0.3 * RNG.standard_normal(N),
-    "logistic": np.where(X @ W + RNG.logistic(size=N) > 0, 1.0, -1),
-}
+TARGETS = {"squared": X @ W + 0.3 * RNG.standard_normal(N)}
+TARGETS["logistic"] = np.where(X @ W + RNG.logistic(size=N) > 0, 1.0, -1)
 
 
 def drawn(seed):
@@ -180,10 +178,8 @@ def test_derivatives_are_those_of_a_dense_design(design):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-OPTIONS = {
-    "plain": {},
-    "all": dict(fit_intercept=True, standardize=True, sample_weight=np.arange(N) % 3, offset=np.linspace(-1, 1, N)),
-}
+ALL = dict(fit_intercept=True, standardize=True, sample_weight=np.arange(N) % 3, offset=np.linspace(-1, 1, N))
+OPTIONS = {"plain": {}, "all": ALL}
 
 
 def pair(loss="squared", options="all", l2=0.05):
@@ -206,10 +202,8 @@ def assert_same(a, b, steps=True):
 
 DETERMINISTIC = cases.SOLVERS | cases.SWAP_SOLVERS | cases.GREEDY_SOLVERS
 QUICK = {(name, "squared", "all") for name in ("iht_constant", "grasp", "forward")}
-RUNS = [
-    pytest.param(*run, marks=[] if run in QUICK else pytest.mark.slow)
-    for run in itertools.product(DETERMINISTIC, TARGETS, OPTIONS)
-]
+EVERY = itertools.product(DETERMINISTIC, TARGETS, OPTIONS)
+RUNS = [pytest.param(*run, marks=[] if run in QUICK else pytest.mark.slow) for run in EVERY]
 
 
 @pytest.mark.parametrize(("name", "loss", "options"), RUNS)

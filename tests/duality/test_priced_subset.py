@@ -85,10 +85,8 @@ def test_a_tableau_is_that_of_its_features_at_their_signs():
     model, l1, signs = equations(0), np.full(9, 0.02), np.array([1.0, 0, -1, 0, 0, 1, 0, 0, -1])
     over = GramEquations(model.A.at[8, 8].set(np.inf), model.rhs, model.diagonal.at[8].set(np.inf), model.constant)
     sides, mask = jnp.stack([l1, np.where(np.arange(9) == 8, np.inf, l1)]), jnp.arange(4) < 3
-    plain, padded = (
-        tableau_at(given, jnp.asarray(idx), mask, sides, signs[idx])
-        for given, idx in ((model, [0, 2, 5, 0]), (over, [0, 2, 5, 8]))
-    )
+    pair = (model, [0, 2, 5, 0]), (over, [0, 2, 5, 8])
+    plain, padded = (tableau_at(given, jnp.asarray(idx), mask, sides, signs[idx]) for given, idx in pair)
     value, c = at_signs(model, [0, 2, 5], l1, signs)
     np.testing.assert_allclose([padded.value, *padded.c], [value, *c, 0], rtol=1e-9)
     for name in ("g", "H", "inverse"):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 N, P = 12, 6
 # Every kind of problem is a program of its own: the default run takes two of the four kinds.
 FEW = [seed for seed in range(48) if (seed % 3 == 0) != bool(seed % 2)]
-MANY = range(500)
+SQUARED, MANY = [seed for seed in FEW if seed % 3], range(500)
 
 
 def random_problem(seed, p=P, logistic=None, intercept=None):
@@ -178,7 +178,7 @@ def solved(loss, intercept, solver):
 @pytest.mark.parametrize(
     ("solver", "seeds", "share"),
     [
-        (sht.solvers.PrimalDual(), [seed for seed in FEW if seed % 3], 0.75),
+        (sht.solvers.PrimalDual(), SQUARED, 0.75),
         pytest.param(sht.solvers.PrimalDual(), MANY, 0.85, marks=pytest.mark.slow),
         pytest.param(sht.solvers.CDSS(), MANY, 0.85, marks=pytest.mark.slow),
     ],
@@ -205,9 +205,7 @@ def largest_dual(model, threshold):
     return relax(dual_of(model, threshold), 1e-8, max_steps=3000).point.value
 
 
-@pytest.mark.parametrize(
-    ("seeds", "more"), [([s for s in FEW if s % 3][:6], 0), pytest.param(range(100), 3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("seeds", "more"), [(SQUARED[:6], 0), pytest.param(range(100), 3, marks=pytest.mark.slow)])
 def test_bounds_are_safe_and_at_least_the_dual_optimum(seeds, more):
     """Against exhaustive search, at its value: the bound, and all that is fixed."""
     closed = 0

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 import sparsehtp as sht
 from sparsehtp.certificates import exchanges
@@ -126,7 +127,7 @@ def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
     check_swaps(model.swaps_, chosen, value, 5)
 
 
-@pytest.mark.parametrize("empty", [[], [2], [2, 5]])
+@pytest.mark.parametrize("empty", [[], [2], [5]])
 def test_scores_are_gains_of_quadratic_forms(empty):
     """Columns of zeros gain nothing, chosen or not; what nearly depends on the others is in doubt."""
     rng, chosen = np.random.default_rng(7), np.array([1, 2, 4])
@@ -148,3 +149,30 @@ def test_scores_are_gains_of_quadratic_forms(empty):
             np.testing.assert_allclose(gains[row, j], gain, rtol=1e-6, atol=1e-9 * abs(value(chosen)))
             assert doubtful[row, j] == (2 in empty), (i, j)
     assert doubtful[:2, 6].all()
+
+
+def test_exchanges_of_other_losses_are_fitted_again(x64, monkeypatch):
+    """The four that are best to second order, the best first; near ones are those that raise F by no more."""
+    labels, Z, l2 = np.where(Y > 0, 1.0, -1.0), np.column_stack([(X - X.mean(0)) / X.std(0), np.ones(80)]), 0.05
+
+    def fit(members):
+        A = Z[:, [*members, 7]]
+        return minimize(lambda w: np.mean(np.logaddexp(0, -labels * (A @ w))) + l2 / 2 * w[:2] @ w[:2], np.zeros(3))
+
+    model = sht.LinearModel(X, labels, sht.losses.Logistic(), l2, fit_intercept=True, standardize=True)
+    best, x = fit([1, 3]), np.zeros(7)
+    x[[1, 3]] = best.x[:2] / X.std(0)[[1, 3]]
+    at = dict(x=x, intercept=best.x[2] - X.mean(0) @ x, value=best.fun)
+    known = {m: SimpleNamespace(idx=np.array([1, 3, *range(7)]), mask=np.arange(9) < m) for m in (0, 2, 9)}
+    features, substitutes, gains = exchanges.exchanges(model, SimpleNamespace(support=known[2], **at))
+    assert features.tolist() == [1, 3] and gains.shape == (2, 4)
+    for own, found, told in zip([3, 1], substitutes, gains, strict=True):
+        each = {j: best.fun - fit([own, j]).fun for j in (0, 2, 4, 5, 6)}
+        assert found[0] == max(each, key=each.get)
+        np.testing.assert_allclose(told, sorted((each[j] for j in found), reverse=True), rtol=1e-6)
+    for m, number in ((0, 0), (9, 7)):
+        with pytest.raises(ValueError, match=f"some but not all of the 7 features, got {number}"):
+            exchanges.exchanges(model, SimpleNamespace(support=known[m], **at))
+    found = [1, 4], [[2, 3], [0, 5]], [[-0.1, -0.5], [0.2, -0.3]]
+    monkeypatch.setattr(exchanges, "exchanges", lambda *_: map(np.array, found))
+    assert exchanges.near_exchanges(None, None, 0.3) == {1: [(2, 0.1)], 4: [(0, -0.2), (5, 0.3)]}

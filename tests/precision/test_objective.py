@@ -227,11 +227,13 @@ def test_what_rounding_left_of_a_covariance_is_taken():
         assert np.linalg.eigvalsh(rounded.astype(float))[0] < -1e-8
         sht.Precision(rounded.astype(float), 10)
         sht.Precision(rounded.astype(float) * (1 + 1e-6 * np.tri(40)), 10)
-    for spoil, sentence in (
-        (lambda A: A - 0.1 * np.diag(np.diag(A)), "S: is not positive semidefinite"),
-        (lambda A: A * (1 + 1e-3 * np.tri(40)), "S: is not symmetric"),
-    ):
-        cases.refused(ValueError, sentence, lambda spoil=spoil: sht.Precision(1e-12 * spoil(rounded.astype(float)), 10))
+    double = 1e-12 * rounded.astype(float)
+    bad = {
+        "positive semidefinite": double - 0.1 * np.diag(np.diag(double)),
+        "symmetric": double + 1e-3 * np.tril(double),
+    }
+    for what, A in bad.items():
+        cases.refused(ValueError, f"S: is not {what}", lambda A=A: sht.Precision(A, 10))
     tiny = np.diag([1, np.finfo(float).tiny / 2, 1])
     cases.refused(ValueError, "S: variable 1 has no variance", lambda: sht.Precision(tiny, 10))
 
@@ -392,15 +394,13 @@ def test_a_variable_that_differs_by_rounding_is_constant():
     """Whatever its sign, in the data, in a fold, and within the classes, where it gets its small variance."""
     flat = np.nextafter(1 / 3, 1, where=(np.arange(40) % 2 == 0), out=np.full(40, 1 / 3))
     for sign in (1, -1):
-        cases.refused(
-            ValueError, "X: variable 6 is constant", lambda s=sign: sht.Precision.from_data(np.c_[X, s * flat])
-        )
+        data = np.c_[X, sign * flat]
+        cases.refused(ValueError, "X: variable 6 is constant", lambda data=data: sht.Precision.from_data(data))
         sht.Precision.from_data(np.c_[X, flat * (1 + 1e-9 * X[:, 0])])
     half = (np.arange(40) < 20) * 1.0
+    data = np.c_[np.where(half, flat, 1), X]
     for standardize, own, best in ((False, 0, 50), (True, 1, 1)):  # the bounds leave 50 at most
-        still = sht.Precision.from_data(
-            np.c_[np.where(half, flat, 1), X], bounds=(1e-3, 50.0), standardize=standardize
-        ).reweighted(half)
+        still = sht.Precision.from_data(data, bounds=(1e-3, 50.0), standardize=standardize).reweighted(half)
         np.testing.assert_array_equal(still.S[0], own * np.eye(P + 1)[0])
         np.testing.assert_allclose(still.to_external(still.origin())[0][0, 0], best)
     labels, weights = np.arange(40) % 4, np.where(np.arange(40) % 4 == 3, 0, 1 + np.arange(40) % 5)
@@ -451,12 +451,9 @@ WRONG_KIND = {
     "best subset": ("solver", lambda: sht.solve(sht.Precision(S, 10), sht.OffDiagonal(2), sht.solvers.BestSubset())),
     "no samples": ("objective", lambda: sht.cross_validate(sht.Precision(S, 10))),
 }
+REFUSED = [*((ValueError, *bad) for bad in BAD.values()), *((TypeError, *bad) for bad in WRONG_KIND.values())]
 
 
-@pytest.mark.parametrize(
-    ("error", "name", "call"),
-    [*[(ValueError, *bad) for bad in BAD.values()], *[(TypeError, *bad) for bad in WRONG_KIND.values()]],
-    ids=[*BAD, *WRONG_KIND],
-)
+@pytest.mark.parametrize(("error", "name", "call"), REFUSED, ids=[*BAD, *WRONG_KIND])
 def test_bad_input_names_the_argument(error, name, call):
     cases.names(error, name, call)

@@ -76,9 +76,16 @@ def test_exact_fits_are_of_the_numbers_themselves_and_of_columns_that_depend_on_
     moments = exact.Moments(lambda j: X[:, j], [X[:, 3] ** 2], np.ones(8), True)
     (value, x), (least, z) = (moments.fit(own, [Fraction(0)] * len(own)) for own in ([0, 1, 2, 3], [0, 1, 3]))
     assert value == least and x == [*z[:2], 0, z[2]]
-    w, level = [0.5, -3.0], Fraction(2, 7)
-    for intercept in (False, True):  # at any level, not the best one alone
-        moments = exact.Moments(lambda j: X[:, j], [X[:, 3]], np.arange(1.0, 9), intercept)
-        errors = [Fraction(r[3]) - Fraction(r[0]) / 2 + 3 * Fraction(r[1]) - intercept * level for r in X]
-        mean = sum(s * e**2 for s, e in enumerate(errors, 1)) / 36
-        assert moments.value([0, 1], [level, Fraction(1)], np.array(w), level) == mean + level / 4 + 9
+    w, ridge, rows = [Fraction(1, 4), Fraction(-3)], [Fraction(2), Fraction(1, 7)], [[*map(Fraction, r)] for r in X]
+    for intercept in (True, False):
+        at = exact.Moments(lambda j: X[:, j], [X[:, 3] ** 2, 1e-3 * X[:, 0]], np.arange(1.0, 9), intercept)
+
+        def value(w, level, intercept=intercept):
+            rest = [y**2 + Fraction(float(1e-3 * a)) - a * w[0] - b * w[1] - intercept * level for a, b, _, y in rows]
+            return sum(m * r**2 for m, r in enumerate(rest, 1)) / 36 + ridge[0] * w[0] ** 2 + ridge[1] * w[1] ** 2
+
+        assert at.value([0, 1], ridge, np.array(w, float), Fraction(1, 3)) == value(w, Fraction(1, 3))
+        (least, (a, b)), here = at.fit([0, 1], ridge), at.mean(-1)
+        here -= a * at.mean(0) + b * at.mean(1)
+        more = [value([a + i, b + j], here) - least for i, j in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))]
+        assert more[0] == 0 < more[1] == more[2] and 0 < more[3] == more[4]
