@@ -2,6 +2,8 @@
 
 import collections
 
+import cases
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -34,8 +36,7 @@ def test_parameters_start_where_they_are_told_and_are_shared_by_groups():
     )
     assert isinstance(scored.loss, sht.losses.Logistic) and scored.n_free == 0
     for l2, weights in ((0.0, None), ([0.1, np.inf] * 5, None), (None, [0.0] + [0.5] * 6), (None, [0.5] * 6 + [1.0])):
-        with pytest.raises(ValueError, match="starting values"):
-            tuning._parameters(model, l2, weights, None)
+        cases.refused(ValueError, "starting values", lambda l2=l2, s=weights: tuning._parameters(model, l2, s, None))
 
 
 def test_the_first_of_the_best_is_kept(monkeypatch):
@@ -44,15 +45,15 @@ def test_the_first_of_the_best_is_kept(monkeypatch):
 
     def step(params, state, *rest):
         seen.append(rest[-2:])
-        return [3.0, 1.0, 1.0][min(len(seen), 3) - 1], len(seen), {"l2": params["l2"] + 1}, state
+        return [3.0, 1.0, 1.0][min(len(seen), 3) - 1], len(seen), jax.tree.map(lambda a: a + 1, params), state
 
     monkeypatch.setattr(tuning, "_step", step)
     model, own = sht.LinearModel(np.eye(10)[:7], np.ones(7)), optax.sgd(0.1)
-    tuned = sht.tune(model, sht.Sparsity(1), val=model, l2=1.0)
+    tuned = sht.tune(model, sht.Sparsity(1), val=model, l2=1.0, weights=0.5)
     assert (tuned.best_step, tuned.solution, tuned.value, tuned.values.size) == (1, 2, 1, 51)
-    np.testing.assert_allclose(tuned.l2, np.e)
+    np.testing.assert_allclose([tuned.l2, *tuned.weights], [np.e, *[1 / (1 + 1 / np.e)] * 7])
     sht.tune(model, sht.Sparsity(1), val=model, l2=1.0, optimiser=own, steps=0, key=model)
-    assert seen[0][1] is tuning.ADAM and seen[-1] == (model, own) and len(seen) == 52
+    assert seen[0] == (jax.random.key(0), tuning.ADAM) and seen[-1] == (model, own) and len(seen) == 52
 
 
 def test_steps_are_searched_from_an_eighth_to_128_times_that_of_the_solver(monkeypatch):
@@ -73,9 +74,10 @@ def test_steps_are_searched_from_an_eighth_to_128_times_that_of_the_solver(monke
     )
     assert search.solver.step_rule.size == search.sizes[search.best] == 4
     assert sht.tune_step(model, threshold, sht.solvers.IHT(), 4).sizes.tolist() == [4]
-    for bad, message in (([30, 21], "every one diverges, from 21 on"), ([0, 4], "needs"), ([4, np.inf], "needs")):
-        with pytest.raises(ValueError, match=f"sizes: {message}"):
-            sht.tune_step(model, threshold, sht.solvers.IHT(), bad)
+    needs = [(bad, "needs positive") for bad in ([0, 4], [4, np.inf], [[4, 2]])]
+    for bad, message in (*needs, ([30, 21], "every one diverges, from 21 on")):
+        call = lambda bad=bad: sht.tune_step(model, threshold, sht.solvers.IHT(), bad)  # noqa: E731
+        cases.refused(ValueError, f"sizes: {message}", call)
 
 
 @pytest.mark.slow
@@ -122,7 +124,5 @@ def test_validation_models_and_bad_input():
         ({"l2": 0.1, "groups": [1, 2]}, "groups: needs one label per feature"),
         ({"weights": 0.5, "groups": GROUPS}, "groups: only l2"),
     ):
-        with pytest.raises(ValueError, match=message):
-            sht.tune(model, threshold, val=(X_val, y_val), **bad)
-    with pytest.raises(ValueError, match="val: needs"):
-        sht.tune(model, threshold, val=3, l2=0.1)
+        cases.refused(ValueError, message, lambda bad=bad: sht.tune(model, threshold, val=(X_val, y_val), **bad))
+    cases.refused(ValueError, "val: needs", lambda: sht.tune(model, threshold, val=3, l2=0.1))

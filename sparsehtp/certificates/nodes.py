@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from .._programs import program
-from ..linalg import top_k
+from ..linalg import dot, top_k
 
 CHUNK = 10  # steps between two looks at the bounds
 LEAST_PIVOT = 1e-9  # of a feature's or a pair's squared norm, below which rounding could decide a leaf
@@ -87,7 +87,7 @@ def bound(
 
     def safe(w: Array) -> tuple[Array, Array, Array, Array]:
         """The bound, with all that rounding may have done taken off; the features' terms; the s-th and next one."""
-        Mw, size = w @ M, jnp.abs(w) @ at.terms
+        Mw, size = dot(w, M), dot(jnp.abs(w), at.terms)
         wrong = rounding * (size[:, None] * at.terms + jnp.abs(b))
         G = 0.5 * (jnp.abs(b - Mw) + wrong) ** 2
         top, last, after = _largest(G, free, s, k_max)
@@ -97,11 +97,11 @@ def bound(
 
     def primal(v: Array, z: Array) -> Array:
         shared = jnp.where(z > 0, v * v / jnp.maximum(z, 1e-12), 0).sum(1)
-        return at.c0 - v @ b + 0.5 * jnp.sum(v * (v @ M), 1) + 0.5 * shared
+        return at.c0 - dot(v, b) + 0.5 * jnp.sum(v * dot(v, M), 1) + 0.5 * shared
 
     def step(_: Any, state: tuple[Array, ...]) -> tuple[Array, ...]:
         v, u, w, z, theta = state
-        w = (b + rho * (v - u)) @ K
+        w = dot(b + rho * (v - u), K)
         a = 1.6 * w - 0.6 * v + u
         v, z, theta = _prox(a, inn, free, s, rho, theta)
         return v, a - v, w, z, theta
@@ -216,7 +216,7 @@ def _pairs(
     p = problem.b.shape[0]
     idx, on, C, h = _factor(problem, inn, k_max)
     V = jax.scipy.linalg.solve_triangular(C, jnp.where(on[:, None], problem.Q[idx], 0), lower=True)
-    start, g, S = problem.c0 - 0.5 * jnp.sum(h * h), problem.b - V.T @ h, problem.Q - V.T @ V
+    start, g, S = problem.c0 - 0.5 * jnp.sum(h * h), problem.b - dot(V.T, h), problem.Q - dot(V.T, V)
     free, two, place = ~(inn | out), k - inn.sum() >= 2, jnp.arange(p)
     pair = jnp.where(two, place[:, None] < place, place[:, None] == place) & free[:, None] & free
     q = jnp.diag(S)

@@ -13,7 +13,7 @@ def largest(scores: Float[Array, "p"], k: Int[Array, ""] | int) -> Bool[Array, "
     """
     bits = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}[scores.dtype.itemsize]
     values = lax.bitcast_convert_type(jnp.abs(scores), bits)
-    k = jnp.clip(jnp.asarray(k, jnp.int32), 0, scores.shape[0])
+    k = jnp.asarray(k, jnp.int32)
     last = 8 * scores.dtype.itemsize - 1
 
     def refine(i: Int[Array, ""], floor: Array) -> Array:

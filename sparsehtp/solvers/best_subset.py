@@ -285,7 +285,7 @@ class BestSubset(AbstractSolver):
         if width < chosen.shape[0]:
             scores = promises(objective, threshold, state, growing)
             best = jnp.max(scores)
-            features = top_k(jnp.where(chosen | within.kept, jnp.inf, scores), width)
+            features = top_k(jnp.where(chosen, jnp.inf, scores), width)
             within = narrowed_to(objective, threshold, features)
         equations = gram_equations(within.objective.normal_equations(within.inward(state.x, chosen.shape[0])))
         return EntryModel(features, equations, empty_tableau(equations, state.model.tableau.idx.shape[0]), best)
@@ -332,7 +332,7 @@ class BestSubset(AbstractSolver):
                 equations = objective.normal_equations(walk.x)
                 _, grad = objective.value_and_grad(walk.x, support)
                 grad = jnp.where(walk.k > 0, grad[:p], equations.rhs)
-                scores = jnp.where(chosen.at[threshold.keep].set(True), jnp.inf, alone(equations, grad))
+                scores = jnp.where(chosen, jnp.inf, alone(equations, grad))
                 within = narrowed_to(objective, threshold, top_k(scores, width))
                 return self._walk(within, objective, threshold, walk, jnp.min(jnp.where(ends < walk.k, k_max, ends)))
 

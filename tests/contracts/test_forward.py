@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 import sparsehtp as sht
 from sparsehtp import _solve
 from sparsehtp.results import FIRED, RESULTS
+from sparsehtp.solvers import foba
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -223,6 +224,16 @@ def test_rows_past_k_repeat(name):
         np.testing.assert_allclose(short.value[:4], full.value[:4], rtol=1e-12)
 
 
+def test_a_path_that_is_cut_short_has_not_converged(monkeypatch):
+    """It ends after so many additions."""
+    monkeypatch.setattr(foba, "MAX_STEPS", 2)
+    objective = model("squared", *problem(seed=2))
+    bound, full = sht.Sparsity(K_MAX, keep=[KEEP]).bind(objective), path(sht.solvers.FoBa(), objective).value
+    short = cases.jit(lambda: sht.solvers.FoBa().path(objective, bound, None))()
+    np.testing.assert_allclose(short.value, [*full[:3], *[full[2]] * 6], rtol=1e-12)
+    np.testing.assert_array_equal(short.result, RESULTS.max_steps)
+
+
 def test_products_of_a_step():
     """Of a loss: a gradient, the curvatures, and with "ols" one of each place of the support beside."""
     objective = model("logistic", *problem("logistic"))
@@ -288,6 +299,10 @@ def test_what_they_do_not_take():
     X, y, weights = problem()
     objective = model("squared", X, y, weights)
     cases.refused(ValueError, "rule: ", lambda: sht.solvers.ForwardSelection("best"))
+    wide, least, omp = sht.LinearModel(np.zeros((2, 2**15)), np.ones(2)), sht.solvers.ForwardSelection(), "omp"
+    for solver, k in ((least, 2**13), (sht.solvers.ForwardSelection(omp), 2**13 + 1)):
+        solver.check(wide, sht.Sparsity(k))
+    cases.refused(ValueError, "k: .*over 2 GiB", lambda: least.check(wide, sht.Sparsity(2**13 + 1)))
     cases.refused(ValueError, "epsilon: ", lambda: sht.solvers.FoBa(epsilon=-1.0))
     cases.refused(ValueError, "backward_ratio: ", lambda: sht.solvers.FoBa(backward_ratio=1.0))
     cases.refused(

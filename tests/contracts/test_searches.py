@@ -12,7 +12,8 @@ import pytest
 import sparsehtp as sht
 from sparsehtp.linalg.tableau import tableau_at
 from sparsehtp.objectives import GramEquations
-from sparsehtp.solvers.best_subset import _chosen_before, _near, _scale, start_count
+from sparsehtp.solvers import pivot_search
+from sparsehtp.solvers.best_subset import _chosen_before, _end, _near, _scale, start_count
 from sparsehtp.solvers.pivot_search import KEPT, Goal, Lowest, Roam, _next_move, no_move, settle_entries, swap_noise
 from sparsehtp.solvers.search import DESCEND, PERTURB, SINGLE, SWAPS, Point, best_of, first_state
 from sparsehtp.solvers.starts import from_starts, parts, seed_of
@@ -36,14 +37,11 @@ def test_what_follows_a_step():
         assert after.optimal == (sure and not moved and not improved and count >= patience)
 
 
-def test_the_best_refit_is_the_least_number():
+def test_the_best_refit_is_the_least_number_and_starts_are_as_many_as_they_may():
+    """No more than are compiled, and more of them from small supports, whose walks are short."""
     values = jnp.array([np.nan, 3.0, np.inf, 1.0, -np.inf, 2.0])
     assert best_of(lambda i: Point(i, values, values[i], 0), jnp.arange(6)).where == 3
     assert best_of(lambda i: Point(i, values, values[i], 0), jnp.arange(1)).where == 0
-
-
-def test_starts_are_as_many_as_they_may():
-    """No more than are compiled, and more of them from small supports, whose walks are short."""
     counts = [int(start_count(20, k)) for k in range(60)]
     assert counts[:3] == [20, 20, 20] and counts[5] == counts[-1] == 8 and counts == sorted(counts, reverse=True)
 
@@ -167,7 +165,12 @@ def test_what_a_walk_holds_neither_leaves_nor_comes_in():
     held = np.where(np.isin(np.arange(P), [3, 8]), count, count - 1)
     t, *_ = problem.settled(size, begin=S)[-1]
     goal = Goal(jnp.arange(P) == KEEP, jnp.int32(size), jnp.asarray(True), roam=Roam(jnp.asarray(True), jnp.uint32(2)))
-    step = cases.jit(lambda t, lowest: _next_move(t, jnp.zeros(P, jnp.int32), lowest, goal, 0.0, jnp.int32(count)))
+
+    @cases.jit
+    def step(t, lowest, size=size):
+        own = goal._replace(size=jnp.asarray(size))
+        return _next_move(t, jnp.zeros(P, jnp.int32), lowest, own, 0.0, jnp.int32(count))
+
     swaps = {(i, j): problem.value({*S} - {i} | {j}) for i in (1, 4) for j in (2, 5, 6, 7, 9)}
     out, new = min(swaps, key=swaps.get)
     for since, value in itertools.product((0, 5, 6), (problem.value(S) - 1, np.inf)):
@@ -181,6 +184,10 @@ def test_what_a_walk_holds_neither_leaves_nor_comes_in():
             others = np.setdiff1d(np.arange(P), [out, new])
             np.testing.assert_array_equal(after.held[others], held[others])
             assert 2 <= after.held[out] - count <= 7 and after.held[new] == count  # of 3 features less than one pivot
+    move, _, after, _ = step(t._replace(q=0 * t.q), lowest, 20)  # to which none can be added
+    share = pivot_search.share_of(goal.roam, jnp.int32(count))
+    moved = after.held[jnp.array([S[int(move.i)], int(move.j)])] - count
+    assert 0.5 <= share < 1.5 and moved.tolist() == [int(5 * share), int(0.15 * 20 * share)]
 
 
 def test_supports_to_refit_are_those_of_the_best_swaps():
@@ -195,6 +202,8 @@ def test_supports_to_refit_are_those_of_the_best_swaps():
         move, kept = no_move(t)._replace(scores=scores), jnp.arange(P) == KEEP
         return jnp.vstack([_near(SimpleNamespace(quadratic=quadratic), t, move, kept) for quadratic in (True, False)])
 
+    here, lower = SimpleNamespace(idx=1, value=2), SimpleNamespace(idx=3, value=1)
+    assert [_end((here, None, None, lowest)) for lowest in (None, lower)] == [(1, 2), (3, 1)], "where a walk was lowest"
     found = [{int(j) for j in row if j >= 0} for row in near(scores)]
     order = sorted(swaps, key=swaps.get)[::-1]
     assert found == [{*S}, {*S}, *[{*S} - {swaps[j][1]} | {j} for j in order], *[{*S}] * (SWAPS - len(order))]

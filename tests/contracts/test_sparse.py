@@ -17,9 +17,11 @@ import sparsehtp as sht
 from sparsehtp._solve import default_solver
 from sparsehtp.linalg import lane_axis, truncated_newton
 from sparsehtp.linalg import sparse as kernels
+from sparsehtp.linalg.tableau import swap_gains, tableau_at
 from sparsehtp.objectives import base, linear_model
 from sparsehtp.objectives.model import PartInPlace
 from sparsehtp.solvers import working_set
+from sparsehtp.solvers.refit import refit
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -155,8 +157,10 @@ def test_batches_of_designs_are_loops(design):
     np.testing.assert_allclose(nested, [W2 @ X.T, 2 * W2 @ X.T], rtol=1e-12)
 
 
-@pytest.mark.slow
-def test_derivatives_are_those_of_a_dense_design(design):
+@pytest.mark.parametrize(
+    "of", [jax.grad, *(pytest.param(d, marks=pytest.mark.slow) for d in (jax.jacfwd, jax.hessian))]
+)
+def test_derivatives_are_those_of_a_dense_design(design, of):
     """Along a random change of all entries, and of coefficients: backwards, forwards and twice."""
     D = np.where(X != 0, RNG.standard_normal(X.shape), 0)
     w, r, c, idx = RNG.standard_normal(P), RNG.standard_normal(N), RNG.standard_normal((N, 3)), np.array([2, 9, 2])
@@ -173,9 +177,8 @@ def test_derivatives_are_those_of_a_dense_design(design):
         Z = jax.tree.map(lambda a, b: a + t * b if a.dtype == X.dtype else a, design, change)
         return total(Z.mv(w), Z.rmv(r), Z.columns(idx))
 
-    for of in (lambda f: f, *(lambda f, d=d: d(f, (0, 1)) for d in (jax.grad, jax.jacfwd, jax.hessian))):
-        for a, b in zip(*(jax.tree.leaves(of(f)(0.5, w)) for f in (thin, dense)), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    found, expected = ((f(0.5, w), cases.jit(of(f, (0, 1)))(0.5, w)) for f in (thin, dense))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), found, expected)
 
 
 ALL = dict(fit_intercept=True, standardize=True, sample_weight=np.arange(N) % 3, offset=np.linspace(-1, 1, N))
@@ -217,9 +220,6 @@ def test_same_iterates_as_dense_for_every_solver(name, loss, options):
 @pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_working_sets_on_sparse_data_score_every_swap(loss, monkeypatch):
     """All swaps from one block of Gram columns are those of the full tableau; a lane that grows scores additions."""
-    from sparsehtp.linalg.tableau import swap_gains, tableau_at
-    from sparsehtp.solvers.htp import refit
-
     monkeypatch.setattr(working_set, "BLOCK", 7)
     dense, thin = pair(loss)
     threshold = sht.Sparsity(3, k_max=4, keep=[5]).bind(thin)

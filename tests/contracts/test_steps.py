@@ -30,16 +30,20 @@ def test_the_schedule_of_losses_that_are_not_smooth():
 
 
 LEAST = {
-    "batch_size": sht.steps.SampleStep,
-    "working_set": sht.solvers.BestSubset,
-    "first": sht.solvers.HybridHT,
+    sht.steps.SampleStep: ["batch_size"],
+    sht.solvers.BestSubset: ["working_set"],
+    sht.solvers.HybridHT: ["first", "iterations"],
+    sht.solvers.StochasticHT: ["batch_size", "epoch"],
+    sht.solvers.SVRGHT: ["batch_size", "inner_steps"],
+    sht.solvers.SAGAHT: ["batch_size"],
 }
 
 
-@pytest.mark.parametrize("name", LEAST)
-def test_counts_are_taken_from_one_on(name):
-    LEAST[name](**{name: 1})
-    cases.refused(ValueError, f"{name}: must be at least 1", lambda: LEAST[name](**{name: 0}))
+@pytest.mark.parametrize("kind", LEAST)
+def test_counts_are_taken_from_one_on(kind):
+    for name in LEAST[kind]:
+        kind(**{name: 1})
+        cases.refused(ValueError, f"{name}: must be at least 1", lambda name=name: kind(**{name: 0}))
 
 
 def test_a_normalised_step_keeps_its_size_where_nothing_tells_another():

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 import sparsehtp as sht
 from sparsehtp.results import RESULTS
+from sparsehtp.solvers import stochastic
 from sparsehtp.solvers.stochastic import draw, permuted
 from sparsehtp.steps.sample import usual_batch
 
@@ -108,6 +109,17 @@ def test_draws(replacement):
     assert np.abs(counts - 900).max() < 5 * np.sqrt(900), "uniform"
 
 
+def test_batches_of_an_epoch(monkeypatch):
+    """Their size, their number, and whether a sample may come again: as it is said by default."""
+    drawn, objective, bound, x0 = [], model(), sht.Sparsity(K).bind(model()), jnp.zeros(P)
+    svrg, saga = sht.solvers.SVRGHT, sht.solvers.SAGAHT
+    monkeypatch.setattr(stochastic, "draw", lambda key, n, *batches: drawn.append(batches) or draw(key, n, *batches))
+    for kind, *batches in ((svrg, 3, 40, True), (saga, 1, N, True), (saga, 3, 13, False)):
+        solver = kind(sht.steps.ConstantStep(0.1), batch_size=batches[0])
+        jax.eval_shape(lambda s=solver: s.step(objective, bound, s.init(objective, bound, x0, KEY), 0))
+        assert drawn.pop() == tuple(batches)
+
+
 def test_hybrid_batches_are_marginally_uniform():
     solver = sht.solvers.HybridHT(growth=1.5)
     keys = jax.random.split(jax.random.key(3), 400)
@@ -161,6 +173,8 @@ def test_theory():
     assert solver.step_rule.init(objective) == pytest.approx(1 / (8 * L))
     flat = sht.solvers.SVRGHT.theory(objective, 2, 2 * L)
     assert flat[0].inner_steps == 28 and flat[1] == 112, "no condition number is below one"
+    for kind in (sht.solvers.SVRGHT, sht.solvers.HybridHT):
+        cases.refused(ValueError, "strong_convexity: ", lambda kind=kind: kind.theory(objective, 2, 0.0))
     root = c**0.5
     for theorem, step, factor, decay, momentum in (
         (1, 1 / (6 * L), 1 + 712 * c**2, 1 - 1 / (480 * c), 0),
@@ -186,12 +200,12 @@ def test_tuned_steps():
 
 def test_bad_arguments():
     cases.refused(ValueError, "searches", lambda: sht.solvers.SVRGHT(sht.steps.NormalisedStep()))
-    cases.refused(ValueError, "batch_size", lambda: sht.solvers.StochasticHT(batch_size=0))
     cases.refused(ValueError, "replacement", lambda: sht.solvers.SAGAHT(batch_size=2, replacement=True))
     cases.refused(ValueError, "growth", lambda: sht.solvers.HybridHT(growth=1.0))
     cases.refused(ValueError, "growth", lambda: run(sht.solvers.HybridHT(growth=1 + 1e-9)))
     cases.refused(ValueError, "momentum", lambda: sht.solvers.HybridHT(momentum=1.0))
     cases.refused(ValueError, "batch_size", lambda: run(sht.solvers.StochasticHT(batch_size=N + 1)))
+    sht.solvers.StochasticHT(batch_size=N).check(model(), sht.Sparsity(K))
     cases.refused(ValueError, "radius", lambda: sht.solvers.SVRGHT(radius=0.0))
     form, samples = sht.QuadraticForm(np.eye(P), np.ones(P)), "takes CustomSum, LinearModel, MultiResponse, not Quad"
     cases.refused(TypeError, samples, lambda: run(sht.solvers.SVRGHT(), objective=form))

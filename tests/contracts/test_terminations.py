@@ -158,11 +158,9 @@ def test_a_fault_of_the_returned_point_is_the_result(kind):
         assert result == RESULTS.cycle or (at == 6) == (kind is Best)
 
 
-def test_of_points_that_are_as_good_the_first_is_returned():
-    assert script(NEVER, kind=Best, gaps=at(9, 6.0, 5.0)).best_step == 9
-
-
-def test_a_history_keeps_the_last_step_of_every_block():
+def test_of_points_as_good_the_first_is_returned_and_a_history_keeps_the_last_step_of_every_block():
+    for first in (0, 9):
+        assert script(NEVER, kind=Best, gaps=at(first, 6.0, 5.0)).best_step == first
     told = script(NEVER, gaps=np.arange(1.0, STEPS + 1), record=sht.results.Record(3)).history
     np.testing.assert_array_equal(told.gap, [*range(3, STEPS, 3), STEPS])
 

@@ -12,16 +12,8 @@ from scipy.optimize import lsq_linear
 import sparsehtp as sht
 from sparsehtp._types import Support
 from sparsehtp.linalg.box import Plane
-from sparsehtp.solvers import unit_model
-from sparsehtp.solvers.unit_search import (
-    UnitGoal,
-    local_model,
-    neighbours,
-    promising,
-    settle_units,
-    width_of,
-    with_spring,
-)
+from sparsehtp.solvers import unit_model, unit_search
+from sparsehtp.solvers.unit_search import UnitGoal, local_model, neighbours, promising, settle_units
 
 pytestmark = pytest.mark.usefixtures("x64")
 UNITS, ROOM = 7, 4
@@ -209,7 +201,8 @@ def test_a_working_set_holds_the_chosen_units_and_the_steepest():
     found = promising(objective, threshold.bind(objective), x, jnp.asarray(slope), members([last]), 4)
     assert {*found.tolist()} == {last, *best[:3]}
     pairs = sht.GroupSparsity(np.arange(UNITS) // 2, 1).bind(objective)
-    assert [width_of(objective, pairs, most) for most in (1, 6, 99)] == [2, 3, 4], "twice the support at least"
+    widths = [unit_search.width_of(objective, pairs, most) for most in (1, 6, 99)]
+    assert widths == [2, 3, 4], "twice the support at least"
 
 
 def test_what_repeats_the_chosen_gains_nothing():
@@ -269,7 +262,7 @@ def test_a_spring_holds_a_model_near_its_plane():
     A, plane = B.T @ B, Plane(jnp.asarray(normal), jnp.asarray(total))
     best = np.linalg.solve(np.block([[A, normal[:, None]], [normal, 0]]), np.append(r, total))[:6]
     for z, room in ((best, 1e-9), (best + rng.standard_normal(6), 1e-2)):
-        sprung, pull, constant = map(np.asarray, with_spring(A, r, jnp.asarray(0.3), z, A @ z - r, plane))
+        sprung, pull, constant = map(np.asarray, unit_search.with_spring(A, r, jnp.asarray(0.3), z, A @ z - r, plane))
         for x in (best, best + rng.standard_normal(6) * (normal == 0)):
             before = 0.3 + x @ (A @ x / 2 - r)
             np.testing.assert_allclose(constant + x @ (sprung @ x / 2 - pull), before, atol=1e-8)

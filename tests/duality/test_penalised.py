@@ -23,7 +23,6 @@ from sparsehtp.solvers.primal_dual import supported
 
 pytestmark = pytest.mark.usefixtures("x64")
 N, P = 60, 150
-L0 = sht.L0L1L2(0.0, 0.01)
 SPHERE = sht.solvers.PrimalDual(rule="gap_sphere", incremental=False)
 
 
@@ -140,6 +139,7 @@ def test_primal_dual_reaches_the_convex_optimum(logistic):
         assert upper - lower <= 1e-8 * upper
     steps = int(solution.num_steps)
     np.testing.assert_allclose(solution.history.gap[steps - 1], upper - lower, atol=1e-14)
+    assert np.all(solution.history.step_size[:steps] == 1)
     assert np.all(np.diff(np.asarray(solution.history.value)[:steps]) <= 1e-14)
     chosen = np.flatnonzero(solution.x)
     assert set(chosen) >= {10, 60} and not set(chosen) & set(np.flatnonzero(solution.state.out).tolist())
@@ -197,12 +197,12 @@ def test_cdss_ends_where_its_certificate_says_so():
     X, y = data()
     X, rng = X + 2 * np.random.default_rng(1).standard_normal((N, 1)), np.random.default_rng(0)
     for l0, l1 in ((0.0, 0.02), (0.003, 0.0), (0.1, 0.02)):
-        objective, threshold = sht.LinearModel(X, y, l2=1e-4), sht.L0L1L2(l0, l1)
+        objective, threshold = sht.LinearModel(X, y, l2=1e-4), sht.L0L1L2(l0, l1, keep=[0])
         x0 = np.where(rng.random(P) < 0.03, rng.standard_normal(P), 0)
         solution = sht.solve(objective, threshold, sht.solvers.CDSS(), x0=x0)
         found = sht.certificate(objective, threshold, solution, bounds=False)
         assert solution.result == RESULTS.converged and solution.fired == FIRED.SwapOptimal
-        assert found.stationary and found.swap_gain == 0
+        assert found.stationary and found.swap_gain == 0 and solution.history.step_size[0] == 1
         assert np.all(np.diff(np.asarray(solution.history.value)[: int(solution.num_steps)]) <= 1e-12)
 
 
@@ -328,6 +328,7 @@ def test_bad_input():
     cases.refused(ValueError, "l2", lambda: sht.solvers.PrimalDual().check(flat, sht.L0L1L2(0.1)))
     for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0), ("include", 0.0)):
         cases.refused(ValueError, name, lambda name=name, wrong=wrong: sht.solvers.PrimalDual(**{name: wrong}))
+    cases.refused(ValueError, "effort", lambda: sht.solvers.PricedSubset("best"))
     for name, wrong in (("l0", -1.0), ("l1", np.nan), ("k_max", 0)):
         cases.refused(ValueError, name, lambda given={"l0": 0.1, name: wrong}: sht.L0L1L2(**given))
     bad = [("prices", "dear"), ("prices", [1.0, -1.0]), ("prices", np.ones(5)), ("keep", [7])]
@@ -335,6 +336,9 @@ def test_bad_input():
         cases.refused(ValueError, name, lambda given={name: wrong}: sht.solve(flat, sht.L0L1L2(0.1, **given)))
     cases.refused(TypeError, "use CDSS", lambda: sht.lower_bound(flat, sht.L0L1L2(0.1, lower=0.0), 1.0))
     assert [sht.solvers.PrimalDual()._include(p) for p in (1, 2, 100)] == [1, 2, 19], "ceil(4 ln p), of p"
+    assert sht.solvers.PrimalDual(dual_ascent=True).default_max_steps == 5000
+    bounded = sht.L0L1L2(0.1, lower=0.0)
+    cases.refused(TypeError, "L0L1L2 with bounds; leave", lambda: sht.solvers.PrimalDual().check(flat, bounded))
     cases.refused(ValueError, "block_size", lambda: sht.solvers.SDIHT(0).check(model(), sht.Sparsity(2)))
 
 

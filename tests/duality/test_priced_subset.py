@@ -219,6 +219,27 @@ def test_starts_that_meet_again_are_offered_once(monkeypatch):
         assert list(map(tuple, offered(inside, values).tolist()))[: len(expected)] == expected
 
 
+def test_a_working_set_holds_what_is_chosen_and_what_promises_most():
+    """By itself, beyond its price, or in its best exchange; with the equations of its features."""
+    rng, solver, w = np.random.default_rng(12), sht.solvers.PricedSubset(), np.array([0.1, 0, 0, -0.2, 0, 0, 0])
+    X, y = cases.chained(rng.standard_normal((20, 7)), 0.7), rng.standard_normal(20)
+    A, b, objective = X.T @ X / 20 + 0.1 * np.eye(7), X.T @ y / 20, sht.LinearModel(X, y, l2=0.1)
+    threshold = sht.L0L1L2(0.01, 0.0).bind(objective)
+    state = solver.init(objective, threshold, jnp.asarray(w), jax.random.key(0))._replace(features=jnp.arange(4))
+    features, model = cases.jit(lambda: solver._model(Dual(objective, threshold), state))()
+
+    def fall(*S):
+        return b[[*S]] @ np.linalg.solve(A[np.ix_(S, S)], b[[*S]])
+
+    swaps = [max(fall(0, j), fall(3, j)) - fall(0, 3) if w[j] == 0 else np.inf for j in range(7)]
+    promises = np.maximum((b - A @ w) ** 2 / np.diag(A) - 0.02, swaps)
+    assert {*features.tolist()} == {*np.argsort(-promises)[:4].tolist()}
+    np.testing.assert_allclose(model.A, A[np.ix_(features, features)], rtol=1e-9)
+    for inside in (np.zeros(5, bool), np.arange(5) % 2 == 1, np.ones(5, bool)):  # of whose exchanges there is room
+        idx, mask = _rows(jnp.asarray(inside), 3)
+        assert idx.shape == (3,) and np.asarray(idx)[mask].tolist() == np.flatnonzero(inside)[:3].tolist()
+
+
 @pytest.mark.parametrize(("loss", "bounds"), [("squared", {}), ("squared", {"lower": -2.0}), ("logistic", {})])
 def test_several_moves_are_tried_where_a_model_may_be_wrong_about_them(loss, bounds):
     """Beside the present point, the search's end and the best exchange."""
@@ -271,19 +292,9 @@ def test_a_model_has_what_surely_stays_at_its_signs_and_what_is_at_a_bound_there
         assert lower or np.all(own.c >= 0)
 
 
-def test_places_of_what_is_inside_are_as_many_as_there_is_room():
-    for inside in (np.zeros(5, bool), np.arange(5) % 2 == 1, np.ones(5, bool)):
-        idx, mask = _rows(jnp.asarray(inside), 3)
-        assert idx.shape == (3,) and np.asarray(idx)[mask].tolist() == np.flatnonzero(inside)[:3].tolist()
-
-
 def test_supports_larger_than_a_tableau():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 120))
     y = X[:, :90] @ rng.choice([-1.0, 1.0], 90) + 0.1 * rng.standard_normal(300)
     found = sht.solve(sht.LinearModel(X, y, l2=1e-3), sht.L0L1L2(0.01))
     assert np.flatnonzero(found.x).tolist() == list(range(90)) and found.result == 1
-
-
-def test_bad_input():
-    cases.refused(ValueError, "effort", lambda: sht.solvers.PricedSubset("best"))

@@ -78,6 +78,8 @@ def test_more_features_than_samples_under_a_ridge_of_each_feature():
         assert np.all(losses >= 0) and np.all(np.diff(losses) <= 0)
         for some in (0.0, l2 * (np.arange(20) > 0)):
             cases.refused(ValueError, "l2: must be > 0", lambda some=some: sht.reduced_rank(posed(some)))
+        square = cases.jit(lambda: sht.reduced_rank(sht.MultiResponse(wide[:, :8], targets)).W)()  # needs no ridge
+        np.testing.assert_allclose(square, np.linalg.solve(wide[:, :8], targets), rtol=1e-6)
         classes = sht.MultiResponse(wide, np.arange(8) % 3, sht.losses.Softmax(3), l2=0.1)
         cases.refused(TypeError, "needs the squared loss", lambda: sht.reduced_rank(classes))
 

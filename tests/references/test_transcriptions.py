@@ -84,20 +84,20 @@ def iht(f, x, key, *, size, momentum=0.0):
 
 
 def nesterov(f, x, key, *, size, momentum):
-    """`momentum` is a function of t = 0, 1, ..."""
+    """Without a momentum it is that of FISTA."""
     ahead = x
     for t in range(STEPS):
         new = top(ahead - size * f.grad(ahead))
-        ahead, x = new + momentum(t) * (new - x), new
+        ahead, x = new + (t / (t + 3) if momentum is None else momentum) * (new - x), new
         # at the point ahead a forward and a backward product, and a forward one at x
         yield x, dict(step_size=size, ifo=2 * N, design_products=3, hard_thresholds=1)
 
 
-def searching_iht(f, x, key, *, propose):
+def searching_iht(f, x, key, *, doubled):
     size, S = None, x != 0
     for _ in range(STEPS):
         g, tries = f.grad(x), 1
-        size = propose(f, x, np.where(S, g, 0), size)
+        size = (2 * size if size else 4.0) if doubled else f.newton_size(x, np.where(S, g, 0))
         while True:
             new = top(x - size * g)
             move = new - x
@@ -146,7 +146,7 @@ def svrg(f, x, key, *, size, batch, steps, radius=np.inf, drawn=False):
 def saga(f, x, key, *, size, batch):
     table = f.scores(x)
     for t in range(STEPS):
-        for rows in np.asarray(draw(jax.random.fold_in(key, t), N, batch, N // batch, False)):
+        for rows in np.asarray(draw(jax.random.fold_in(key, t), N, batch, N // batch, batch == 1)):
             scores = f.scores(x)[rows]
             g = A[rows].T @ (scores - table[rows]) / batch + A.T @ table / N + RIDGE * x
             table[rows] = scores
@@ -197,8 +197,7 @@ def dual(f, a, x, thresholds=1):
 
 
 def capped(t, scale):
-    """No longer than the curvature of D allows, one more than that of its columns."""
-    return min(1 / (np.linalg.norm(SCALED, 2) ** 2 + 1), scale / (t + 2))
+    return min(FLAT, scale / (t + 2))
 
 
 def diht(f, x, key, *, size):
@@ -209,7 +208,7 @@ def diht(f, x, key, *, size):
         yield dual(f, a, f.refit(link(a), best(link(a), K)))
 
 
-def sdiht(f, x, key, *, scale, block, rule="capped", paper=False):
+def sdiht(f, x, key, *, scale, block=4, paper=False):
     """The weighted sum of every block's dual variables stays, which the intercept asks for."""
     a = residuals(f, x)
     blocks = -(-N // block)
@@ -220,7 +219,7 @@ def sdiht(f, x, key, *, scale, block, rule="capped", paper=False):
         for j, place in enumerate(drawn):
             rows = order[place * block : (place + 1) * block]
             size = blocks * scale / (t * blocks + j + 2)
-            if rule == "capped":
+            if not paper:
                 size = min(1 / (np.linalg.norm(SCALED[rows] @ SCALED[rows].T) + 1), size)
             move = size * (A[rows] @ link(a) + OFFSET[rows] - a[rows] - f.y[rows])
             a[rows] += move - OMEGA[rows] @ move / OMEGA[rows].sum()
@@ -228,6 +227,7 @@ def sdiht(f, x, key, *, scale, block, rule="capped", paper=False):
 
 
 SCALED = A[:, :P] * np.sqrt(OMEGA)[:, None] / np.sqrt(L2)
+FLAT = 1 / (np.linalg.norm(SCALED, 2) ** 2 + 1)  # what the curvature of D allows, one more than that of its columns
 
 
 def penalised(f, x, key, *, size, pace=1):
@@ -259,25 +259,10 @@ STEP = sht.steps.ConstantStep(SIZE)
 METHODS = {
     "iht": (True, sht.solvers.IHT(STEP), iht, dict(size=SIZE)),
     "iht_heavy_ball": (True, sht.solvers.IHT(STEP, momentum=0.6), iht, dict(size=SIZE, momentum=0.6)),
-    "iht_nesterov": (
-        True,
-        sht.solvers.IHT(STEP, 0.6, nesterov=True),
-        nesterov,
-        dict(size=SIZE, momentum=lambda t: 0.6),
-    ),
-    "iht_fista": (
-        True,
-        sht.solvers.IHT(STEP, momentum=None),
-        nesterov,
-        dict(size=SIZE, momentum=lambda t: t / (t + 3)),
-    ),
-    "iht_normalised": (True, sht.solvers.IHT(), searching_iht, dict(propose=lambda f, x, g, size: f.newton_size(x, g))),
-    "iht_backtracking": (
-        True,
-        sht.solvers.IHT(sht.steps.BacktrackingStep(4.0)),
-        searching_iht,
-        dict(propose=lambda f, x, g, size: 2 * size if size else 4.0),
-    ),
+    "iht_nesterov": (True, sht.solvers.IHT(STEP, 0.6, nesterov=True), nesterov, dict(size=SIZE, momentum=0.6)),
+    "iht_fista": (True, sht.solvers.IHT(STEP, momentum=None), nesterov, dict(size=SIZE, momentum=None)),
+    "iht_normalised": (True, sht.solvers.IHT(), searching_iht, dict(doubled=False)),
+    "iht_backtracking": (True, sht.solvers.IHT(sht.steps.BacktrackingStep(4.0)), searching_iht, dict(doubled=True)),
     "htp": (False, sht.solvers.HTP(), htp, {}),
     "cosamp": (False, sht.solvers.GraSP(debias=False), pursuit, dict(expansion=2, debias=False)),
     "subspace_pursuit": (False, sht.solvers.SubspacePursuit(), pursuit, dict(expansion=1)),
@@ -285,22 +270,13 @@ METHODS = {
     "svrg": (True, sht.solvers.SVRGHT(STEP, 10, 2, radius=0.5), svrg, dict(size=SIZE, batch=2, steps=10, radius=0.5)),
     "svrg_random": (True, sht.solvers.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
     "saga": (True, sht.solvers.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
+    "saga_single": (True, sht.solvers.SAGAHT(STEP, 1), saga, dict(size=SIZE, batch=1)),
     "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
     "diht": (False, sht.solvers.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
     "diht_capped": (False, sht.solvers.DIHT(scale=0.1, polish=True), diht, dict(size=lambda t: capped(t, 0.1))),
-    "diht_theorem_17": (
-        False,
-        sht.solvers.DIHT("theorem17", 0.7, polish=True),
-        diht,
-        dict(size=lambda t: 0.7 * capped(t, np.inf) ** 2),
-    ),
-    "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5, block=4)),
-    "sdiht_paper": (
-        False,
-        sht.solvers.SDIHT(4, "theorem15", 0.1, polish=False, sampling="paper"),
-        sdiht,
-        dict(scale=0.1, block=4, rule="theorem15", paper=True),
-    ),
+    "diht_theorem_17": (False, sht.solvers.DIHT("theorem17", 0.7, True), diht, dict(size=lambda t: 0.7 * FLAT**2)),
+    "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5)),
+    "sdiht_paper": (False, sht.solvers.SDIHT(4, "theorem15", 0.1, False, "paper"), sdiht, dict(scale=0.1, paper=True)),
     "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
     "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=120)),
 }

@@ -290,13 +290,9 @@ def differentiate(loss, k, solver=None, **options):
     return jax.grad(total)(jnp.asarray(LOGISTIC["y"]))
 
 
-def test_a_hinge_has_no_derivative():
-    cases.refused(TypeError, "loss: Hinge has no second deriv", lambda: differentiate(sht.losses.Hinge(), 3))
-
-
-def test_unrolling_needs_a_step_without_inner_loops():
+def test_a_hinge_has_no_derivative_and_unrolling_needs_a_step_without_inner_loops():
     """Else it differentiates the steps that were taken, here two of them."""
-
+    cases.refused(TypeError, "loss: Hinge has no second deriv", lambda: differentiate(sht.losses.Hinge(), 3))
     for solver in (HTP, sht.solvers.IHT(), sht.solvers.BestSubset()):
         cases.refused(TypeError, "implicit: ", lambda s=solver: differentiate(None, 3, s, implicit=False))
     found = differentiate(None, P, sht.solvers.IHT(sht.steps.ConstantStep(0.25)), implicit=False)
@@ -320,6 +316,8 @@ def test_the_chart_of_matrices_of_a_rank():
     values = np.linalg.svd(moved[:12].reshape(4, 3))[1]
     assert values[2] < 1e-12 * values[1] and int(here.factors.mask.sum()) == 2
     assert not equations(here.threshold, objective, 0 * here.x, None).factors.mask.any()
+    nearly = jnp.asarray(x + 1e-12 * size * rng.standard_normal(15))  # of rank two
+    assert equations(sht.Rank(3).bind(objective), objective, nearly, None).factors.mask.sum() == 2
     slope = (lift(start + STEP * np.append(Z, free)) - lift(start - STEP * np.append(Z, free))) / (2 * STEP)
     np.testing.assert_allclose(slope[:12].reshape(4, 3), along, rtol=1e-6)
     np.testing.assert_allclose(slope[12:], free, rtol=1e-6)
@@ -363,7 +361,7 @@ def test_a_tilt_is_a_linear_function():
 
 # --- margins -------------------------------------------------------------------------------------------------------
 def test_support_margin_on_an_orthonormal_design():
-    """That of a step in the steepest coordinate, which leads there to the minimum."""
+    """That of a step in the steepest coordinate, which leads there to the minimum; without curvature a step of one."""
     rng = np.random.default_rng(0)
     X = np.linalg.qr(rng.standard_normal((N, 5)))[0] * np.sqrt(N)
     y, l2, x = 9 * rng.standard_normal(N), np.array([0.1, 8, 0.3, 1, 4]), np.array([3.0, 0, 0, -1, 0])
@@ -374,9 +372,6 @@ def test_support_margin_on_an_orthonormal_design():
     for threshold, least in ((sht.Sparsity(2, k_max=3), after[[0, 3]].min()), (sht.Sparsity(1, keep=[3]), after[0])):
         found = support_margin(model, threshold.bind(model), jnp.asarray(x), support)
         np.testing.assert_allclose(found, 1 - after[[1, 2, 4]].max() / least, rtol=1e-10)
-
-
-def test_the_margin_of_a_loss_without_curvature_is_that_of_a_step_of_one():
     model = sht.LinearModel(np.ones((1, 2)), np.ones(1), sht.losses.SmoothedHinge(0.5))
     bound, first = sht.Sparsity(1, k_max=1).bind(model), sht.results.Support(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
     assert support_margin(model, bound, jnp.array([-5.0, 0]), first) == 1 - 1 / 4
