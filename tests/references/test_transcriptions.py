@@ -254,55 +254,45 @@ def penalised(f, x, key, *, size, pace=1):
 
 
 L0, L1, SIZE = 0.02, 0.05, 0.5
-STEP = sht.steps.ConstantStep(SIZE)
+STEP, ours = sht.steps.ConstantStep(SIZE), sht.solvers
 # name -> (logistic, solver, formula, its options)
 METHODS = {
-    "iht": (True, sht.solvers.IHT(STEP), iht, dict(size=SIZE)),
-    "iht_heavy_ball": (True, sht.solvers.IHT(STEP, momentum=0.6), iht, dict(size=SIZE, momentum=0.6)),
-    "iht_nesterov": (
-        True,
-        sht.solvers.IHT(STEP, 0.6, nesterov=True),
-        nesterov,
-        dict(size=SIZE, momentum=lambda t: 0.6),
-    ),
-    "iht_fista": (
-        True,
-        sht.solvers.IHT(STEP, momentum=None),
-        nesterov,
-        dict(size=SIZE, momentum=lambda t: t / (t + 3)),
-    ),
-    "iht_normalised": (True, sht.solvers.IHT(), searching_iht, dict(propose=lambda f, x, g, size: f.newton_size(x, g))),
+    "iht": (True, ours.IHT(STEP), iht, dict(size=SIZE)),
+    "iht_heavy_ball": (True, ours.IHT(STEP, momentum=0.6), iht, dict(size=SIZE, momentum=0.6)),
+    "iht_nesterov": (True, ours.IHT(STEP, 0.6, nesterov=True), nesterov, dict(size=SIZE, momentum=lambda t: 0.6)),
+    "iht_fista": (True, ours.IHT(STEP, momentum=None), nesterov, dict(size=SIZE, momentum=lambda t: t / (t + 3))),
+    "iht_normalised": (True, ours.IHT(), searching_iht, dict(propose=lambda f, x, g, size: f.newton_size(x, g))),
     "iht_backtracking": (
         True,
-        sht.solvers.IHT(sht.steps.BacktrackingStep(4.0)),
+        ours.IHT(sht.steps.BacktrackingStep(4.0)),
         searching_iht,
         dict(propose=lambda f, x, g, size: 2 * size if size else 4.0),
     ),
-    "htp": (False, sht.solvers.HTP(), htp, {}),
-    "cosamp": (False, sht.solvers.GraSP(debias=False), pursuit, dict(expansion=2, debias=False)),
-    "subspace_pursuit": (False, sht.solvers.SubspacePursuit(), pursuit, dict(expansion=1)),
-    "sg_ht": (True, sht.solvers.StochasticHT(STEP, 4), sgd, dict(size=SIZE, batch=4)),
-    "svrg": (True, sht.solvers.SVRGHT(STEP, 10, 2, radius=0.5), svrg, dict(size=SIZE, batch=2, steps=10, radius=0.5)),
-    "svrg_random": (True, sht.solvers.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
-    "saga": (True, sht.solvers.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
-    "hybrid": (True, sht.solvers.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
-    "diht": (False, sht.solvers.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
-    "diht_capped": (False, sht.solvers.DIHT(scale=0.1, polish=True), diht, dict(size=lambda t: capped(t, 0.1))),
+    "htp": (False, ours.HTP(), htp, {}),
+    "cosamp": (False, ours.GraSP(debias=False), pursuit, dict(expansion=2, debias=False)),
+    "subspace_pursuit": (False, ours.SubspacePursuit(), pursuit, dict(expansion=1)),
+    "sg_ht": (True, ours.StochasticHT(STEP, 4), sgd, dict(size=SIZE, batch=4)),
+    "svrg": (True, ours.SVRGHT(STEP, 10, 2, radius=0.5), svrg, dict(size=SIZE, batch=2, steps=10, radius=0.5)),
+    "svrg_random": (True, ours.SVRGHT(STEP, 8, 2, True), svrg, dict(size=SIZE, batch=2, steps=8, drawn=True)),
+    "saga": (True, ours.SAGAHT(STEP, 4), saga, dict(size=SIZE, batch=4)),
+    "hybrid": (True, ours.HybridHT(STEP, 0.3, 3.0, 3.0, 2), hybrid, dict(size=SIZE, momentum=0.3)),
+    "diht": (False, ours.DIHT("theorem15", 0.7, polish=True), diht, dict(size=lambda t: 0.7 / (t + 2))),
+    "diht_capped": (False, ours.DIHT(scale=0.1, polish=True), diht, dict(size=lambda t: capped(t, 0.1))),
     "diht_theorem_17": (
         False,
-        sht.solvers.DIHT("theorem17", 0.7, polish=True),
+        ours.DIHT("theorem17", 0.7, polish=True),
         diht,
         dict(size=lambda t: 0.7 * capped(t, np.inf) ** 2),
     ),
-    "sdiht": (False, sht.solvers.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5, block=4)),
+    "sdiht": (False, ours.SDIHT(4, "capped", 0.5, polish=False), sdiht, dict(scale=0.5, block=4)),
     "sdiht_paper": (
         False,
-        sht.solvers.SDIHT(4, "theorem15", 0.1, polish=False, sampling="paper"),
+        ours.SDIHT(4, "theorem15", 0.1, polish=False, sampling="paper"),
         sdiht,
         dict(scale=0.1, block=4, rule="theorem15", paper=True),
     ),
-    "dual_ascent": (False, sht.solvers.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
-    "dual_ascent_capped": (False, sht.solvers.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=120)),
+    "dual_ascent": (False, ours.PrimalDual(dual_ascent=True, omega=SIZE), penalised, dict(size=SIZE)),
+    "dual_ascent_capped": (False, ours.PrimalDual(dual_ascent=True), penalised, dict(size=None, pace=120)),
 }
 
 
