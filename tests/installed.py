@@ -18,17 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("cli", "parquet", "plot")
 TOOLS = ("beartype", "chex", "hypothesis", "pytest", "statsmodels")
-TESTS = (
-    "tests/test_imports.py",
-    "tests/test_save.py",
-    "tests/test_store.py",
-    "tests/test_systems.py",
-    "tests/cli/test_cli.py",
-    "tests/contracts/test_losses.py",
-    "tests/datasets/test_files.py",
-    "tests/estimators/test_regressor.py",
-    "tests/path/test_executors.py",
-)
+NAMES = "test_imports test_save test_store test_systems cli/test_cli contracts/test_losses datasets/test_files"
+TESTS = [f"tests/{name}.py" for name in f"{NAMES} estimators/test_regressor path/test_executors".split()]
 
 
 def least():

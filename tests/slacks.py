@@ -165,8 +165,8 @@ SLACKS = {
     },
     "linalg/box.py": {"jnp.finfo(slope.dtype).eps": ("0", "contracts/test_linalg.py spare_coordinate")},
     "linalg/restricted_newton.py": {
-        "jnp.minimum(jnp.vdot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)": (
-            "jnp.minimum(jnp.vdot(slope, new - c.z), 0)",
+        "jnp.minimum(dot(slope, new - c.z), 0) + 8 * eps * jnp.abs(c.value)": (
+            "jnp.minimum(dot(slope, new - c.z), 0)",
             NEWTON,
         ),
         "(new_value <= c.value + 8 * eps * jnp.abs(c.value))": ("(new_value <= c.value)", NEWTON),

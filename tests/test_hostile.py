@@ -38,14 +38,8 @@ N = 40
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, 6)).round(3)
 Y = (3 * X[:, 0] - 2 * X[:, 1] + X[:, 2] + 0.1 * RNG.standard_normal(N)).round(3)
-NAMES = [
-    "\x1b[31mred\x1b[0m",
-    "=cmd|' /C calc'!A0",
-    "@SUM(A1)\x07",
-    "-2+3\x01",
-    "\x9b31m c1",
-    "\u202egnp.\x7fexe\ufffe",
-]
+NAMES = ["\x1b[31mred\x1b[0m", "=cmd|' /C calc'!A0", "@SUM(A1)\x07", "-2+3\x01", "\x9b31m c1"]
+NAMES += ["\u202egnp.\x7fexe\ufffe"]
 TARGET = "+y\x02\x1b]0;title\x07"
 TABLE = pd.DataFrame(X, columns=NAMES).assign(**{TARGET: Y})
 FORMULA = re.compile(r"\s*[=+\-@]")
@@ -134,15 +128,8 @@ def check_html(content):
     Page().feed(content.decode())
 
 
-CHECKS = {
-    ".svg": check_xml,
-    ".graphml": check_xml,
-    ".csv": check_csv,
-    ".html": check_html,
-    ".json": lambda content: json.loads(content),
-    ".npz": lambda content: None,
-    ".png": lambda content: None,
-}
+CHECKS = {".svg": check_xml, ".graphml": check_xml, ".csv": check_csv, ".html": check_html, ".json": json.loads}
+CHECKS |= dict.fromkeys((".npz", ".png"), lambda content: None)
 QUICK = ("--solver", "htp")
 COMMANDS = {
     "fit": (*QUICK, "--target", printable(TARGET), "--k", 3, "--test-size", 0.25, "--report", "--diagnostics"),
@@ -287,6 +274,8 @@ def test_free_memory_is_the_least_that_anything_says_it_is_and_else_all(monkeypa
     monkeypatch.setattr(resource, "getrlimit", lambda _: (endless, endless))
     said, limit = {"meminfo": "MemTotal:  9 kB\n"}, "max"
     assert memory.available() >= free
+    monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 3, "SC_PAGE_SIZE": 5}.get)
+    assert memory.available() == 15
 
 
 @pytest.mark.parametrize(

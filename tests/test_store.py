@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import sparsehtp as sht
 from sparsehtp import _programs, _store
-from sparsehtp.cli.common import CompileNotice
+from sparsehtp.cli.common import CompileNotice, computing
 from sparsehtp.cli.main import app
 from sparsehtp.losses import deviance
 from sparsehtp.steps import ScheduleStep, inverse_sqrt
@@ -109,12 +109,8 @@ class OwnLoss(sht.losses.Squared):
 
 
 def test_a_name_says_all_that_a_program_depends_on(folder):
-    calls = {
-        "usual": small,
-        "length": lambda: small(4),
-        "loss": lambda: small(loss=sht.losses.Poisson()),
-        "array of JAX": lambda: small(array=jnp.ones),
-    }
+    calls = {"usual": small, "length": lambda: small(4), "array of JAX": lambda: small(array=jnp.ones)}
+    calls["loss"] = lambda: small(loss=sht.losses.Poisson())
     with jax.enable_x64(True):
         calls["dtype"] = lambda: small(dtype=np.float64)
         assert len(stored(calls.pop("dtype"))) == 1
@@ -135,41 +131,25 @@ def local(t):
     return 1.0 / (1.0 + t)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        OwnLoss(),
-        OwnLoss,
-        local,
-        lambda t: t,
-        sht.solvers.IHT(ScheduleStep(local)),
-        object(),
-        [{"a": (local,)}],
-        {local},
-    ],
-    ids=["loss", "class", "function", "lambda", "part", "object", "nested", "set"],
-)
+NAMELESS = {"loss": OwnLoss(), "class": OwnLoss, "function": local, "lambda": lambda t: t, "object": object()}
+NAMELESS |= {"part": sht.solvers.IHT(ScheduleStep(local)), "nested": [{"a": (local,)}], "set": {local}}
+
+
+@pytest.mark.parametrize("value", NAMELESS.values(), ids=NAMELESS)
 def test_what_has_no_lasting_name_is_not_stored(value):
     with pytest.raises(_store.NamelessError):
         _store.describe(value)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [1, 1.0, True, "1", b"1", None, (1,), [1], {1}, {"1": 1}],
-        [
-            sht.solvers.HTP(),
-            sht.solvers.IHT(),
-            sht.solvers.HTP,
-            sht.solvers.IHT(ScheduleStep(inverse_sqrt)),
-            sht.solvers.BestSubset(),
-            sht.solvers.BestSubset("fast"),
-        ],
-        [np.arange(3), np.arange(3.0), np.array([[0, 1, 2]]), np.array([0, 1, 3])],
-    ],
-    ids=["plain", "parts", "arrays"],
-)
+HTP, IHT, Search = sht.solvers.HTP, sht.solvers.IHT, sht.solvers.BestSubset
+STATIC = {
+    "plain": [1, 1.0, True, "1", b"1", None, (1,), [1], {1}, {"1": 1}],
+    "parts": [HTP(), IHT(), HTP, IHT(ScheduleStep(inverse_sqrt)), Search(), Search("fast")],
+    "arrays": [np.arange(3), np.arange(3.0), np.array([[0, 1, 2]]), np.array([0, 1, 3])],
+}
+
+
+@pytest.mark.parametrize("values", STATIC.values(), ids=STATIC)
 def test_static_values_have_texts_of_their_own(values):
     texts = [_store.describe(value) for value in values]
     assert len(set(texts)) == len(texts) and not any(" at 0x" in text for text in texts)
@@ -324,9 +304,15 @@ def test_info_shows_the_cache_and_empties_it(folder, monkeypatch):
 
 
 def test_a_slow_compilation_is_announced_once(capsys, monkeypatch):
+    assert 1 < CompileNotice.AFTER < 4  # seconds
     monkeypatch.setattr(CompileNotice, "AFTER", 0.02)
     record = jax.monitoring.record_event_duration_secs
-    with CompileNotice():
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    with computing():  # nobody looks
+        record(LOWERED, 0.0)
+        time.sleep(0.1)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with computing():
         record(LOWERED, 0.0)
         record(LOWERED, 0.0)  # the one before it is done
         record(COMPILED, 0.0)
@@ -336,8 +322,9 @@ def test_a_slow_compilation_is_announced_once(capsys, monkeypatch):
             record(LOWERED, 0.0)
             time.sleep(0.1)
             record(COMPILED, 0.0)
-    with CompileNotice():
+    with CompileNotice() as notice:
         record(LOWERED, 0.0)  # what is under way at the end is not announced, nor what comes later
+        assert notice._timer.daemon  # the end of a program does not wait for it
     time.sleep(0.1)
     record(LOWERED, 0.0)
     time.sleep(0.1)

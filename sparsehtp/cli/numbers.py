@@ -56,8 +56,7 @@ class Numbers(NamedTuple):
     @property
     def gaps(self) -> bool:
         """True if something is filled."""
-        filled = self.preprocessor.fill_ is not None
-        return filled and bool(self.raw[self.preprocessor.numbers_].isna().to_numpy().any())
+        return bool(self.raw[self.preprocessor.numbers_].isna().to_numpy().any())
 
     def triples(self, pairs: Sequence[Pair]) -> list[tuple[np.ndarray, np.ndarray, Any]]:
         """(train, test, X) with what is missing filled from the training rows."""

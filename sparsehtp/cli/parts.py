@@ -97,8 +97,7 @@ class Gathered(_Once, Fit):
         names = self.statistics.feature_names
         if names is None:
             return self.fitted
-        A, _, centre = self.statistics.stand_ins()
-        table = pd.DataFrame((A + centre)[:, : len(names)], columns=names)
+        table = pd.DataFrame(np.zeros((1, len(names))), columns=names)  # of which the names are learned
         return Pipeline([("table", sht.TablePreprocessor().fit(table)), ("model", self.fitted)])
 
     def rows(self) -> dict[str, Any]:

@@ -360,7 +360,7 @@ def _doubts(
     found: list[tuple[str, str | None]] = []
     of_numbers = [kind == "number" for kind in kinds.values()]
     names, values = features.columns[of_numbers], values[:, of_numbers]
-    low, high = np.nanmin(values, axis=0, initial=np.inf), np.nanmax(values, axis=0, initial=-np.inf)
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     for j in np.flatnonzero(low == high):
         found.append((names[j], f"the same in every row ({low[j]:g}), so it can explain nothing"))
     found += [(names[j], f"{COUNTS}: consider --id or --drop {names[j]}") for j in _counting(values, list(names))]

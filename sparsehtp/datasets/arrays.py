@@ -75,7 +75,7 @@ def _csr(path: Path, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, 
             f"path: {path.name} claims {shape[1]} features, more than the limit of {MAX_FEATURES}; correct its shape."
         )
     try:
-        X = sparse.csr_array((data, indices, indptr), shape=tuple(int(length) for length in shape), copy=True)
+        X = sparse.csr_array((data, indices, indptr), shape=tuple(int(length) for length in shape))
         X.check_format(full_check=True)  # before anything trusts the indices
     except ValueError as error:
         raise ValueError(

@@ -45,7 +45,7 @@ def download(url: str, path: Path, progress: Progress, pause: float = 0.5) -> No
             failures = 1 if _size(part) > before else failures + 1
             lasting = isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500 and error.code != 429
             if failures == ATTEMPTS or lasting:
-                reason = str(getattr(error, "reason", error) or type(error).__name__).rstrip(".")
+                reason = (str(getattr(error, "reason", error)) or type(error).__name__).rstrip(".")
                 raise ConnectionError(
                     f"name: {path.name} could not be downloaded from {url} ({reason}); check the network, or put the "
                     f"file at {path} yourself."

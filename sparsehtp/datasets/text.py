@@ -49,7 +49,7 @@ def make_text(
     law /= law.sum()
     mean = _draws(law, words) * rng.lognormal(-0.125, 0.5, n)
     length = np.maximum(rng.poisson(mean), 1)
-    rank = np.searchsorted(np.cumsum(law), rng.random(length.sum()) * (1 - 1e-12))
+    rank = np.searchsorted(np.cumsum(law)[:-1], rng.random(length.sum()))
     column = rng.permutation(p)[np.minimum(rank, p - 1)]
     entry, count = np.unique(np.repeat(np.arange(n), length) * p + column, return_counts=True)
     row, column = np.divmod(entry, p)

@@ -14,8 +14,9 @@ import numpy as np
 OTHERS = {*sys.stdlib_module_names, "sparsehtp", "jax", "jaxlib", "equinox", "numpy", "optax", "scipy"}  # by version
 
 
-def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[types.FunctionType]:
-    """The functions of a user's in a nest of settings, each once, in their order."""
+def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """The functions of a user's in a nest of settings, and what else of a user's may hold data, each once, in their
+    order."""
     seen = set() if seen is None else seen
     if id(value) in seen or isinstance(value, jax.Array | np.ndarray | str | bytes | int | float | None):
         return
@@ -27,6 +28,8 @@ def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[types.Fun
         return
     if isinstance(value, type | types.ModuleType):
         return
+    if isinstance(value, functools.partial) or _of_a_user(type(value)):
+        yield value
     if isinstance(value, functools.partial):
         parts = value.func, value.args, value.keywords
     elif isinstance(value, dict):
@@ -46,13 +49,15 @@ def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[types.Fun
 
 
 def _of_a_user(value: Any) -> bool:
-    return (value.__module__ or "").partition(".")[0] not in OTHERS
+    return (getattr(value, "__module__", None) or "").partition(".")[0] not in OTHERS
 
 
-def described(function: types.FunctionType, seen: set[int] | None = None) -> str:
+def described(function: Any, seen: set[int] | None = None) -> str:
     """A text that differs where the code of a function does, or what it closes over, its defaults, or the numbers,
-    arrays and functions that it names: not where it stands."""
+    arrays and functions that it names: not where it stands. Of what is no function, where its data do."""
     seen = set() if seen is None else seen
+    if not isinstance(function, types.FunctionType):
+        return _text(function, seen)
     if id(function) in seen:
         return "again"
     seen.add(id(function))
@@ -73,11 +78,33 @@ def _text(value: Any, seen: set[int]) -> str:
         array = np.asarray(value)
         numbers = b"" if array.dtype.kind == "O" else array.tobytes()
         return f"{array.dtype}{array.shape}{hashlib.sha256(numbers).hexdigest()}"
-    if isinstance(value, str | bytes | int | float | complex | None):
+    if isinstance(value, str | bytes | int | float | complex | range | None):
         return repr(value)
     if isinstance(value, tuple | list):
         return f"[{', '.join(_text(each, seen) for each in value)}]"
-    return f"{type(value).__name__} {[described(each, seen) for each in functions_in(value)]}"
+    if isinstance(value, set | frozenset):
+        return f"{sorted(_text(each, seen) for each in value)}"
+    parts = _parts(value)
+    if parts and id(value) in seen:
+        return "again"
+    seen.update([id(value)] if parts else [])
+    held = [(_text(name, seen), _text(part, seen)) for name, part in parts.items()]
+    named = isinstance(value, type | types.ModuleType) or not _of_a_user(value)  # a function of a library is its name
+    name = getattr(value, "__name__", "") if named else ""
+    inner = [described(each, seen) for each in functions_in(value) if each is not value]
+    return f"{type(value).__name__} {name} {held} {inner}"
+
+
+def _parts(value: Any) -> dict[Any, Any]:
+    """Parts that decide a value, by their names; empty where they are not known."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, functools.partial):
+        return {"args": value.args, **value.keywords}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    own = isinstance(value, types.SimpleNamespace) or _of_a_user(type(value))
+    return dict(getattr(value, "__dict__", {})) if own else {}
 
 
 def _names(code: types.CodeType) -> list[str]:

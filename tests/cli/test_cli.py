@@ -152,7 +152,7 @@ def test_demo(tmp_path):
 
 def test_info_version_and_help():
     said = words(invoke("info").stdout)
-    assert "compiled programs" in said and "float64 supported" in said and f"numpy {np.__version__} " in said
+    assert all(e in said for e in ("compiled programs", "device 0", "float64 supported", f"numpy {np.__version__} "))
     assert "Usage" in invoke().output and invoke("--version").stdout.startswith("sparsehtp 0.")
     for command, settings in (("fit", FitOptions), ("path", PathOptions)):
         said = invoke(command, "--help").stdout  # 80 columns wide

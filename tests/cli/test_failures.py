@@ -5,6 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
+import cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from commands import invoke, saved
 
 import sparsehtp as sht
 from sparsehtp.cli.caveats import comparable
-from sparsehtp.cli.common import AfterFit
+from sparsehtp.cli.common import AfterFit, check_outputs
 from sparsehtp.cli.files import APOSTROPHES, as_bytes, for_csv, write_files
 from sparsehtp.cli.fit import _metric
 from sparsehtp.cli.report import Console
@@ -175,11 +176,16 @@ def test_all_files_are_written_or_none_and_told_with_their_folder(tmp_path, monk
         assert not (tmp_path / folder).exists() or [path.name for path in Path(folder).iterdir()] == ["a"]
         assert write_files(Path("out"), {"a": as_bytes(b"1")}) == [tmp_path / "out" / "a"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and Path("out/a").read_bytes() == b"1"
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for write in (check_outputs, lambda folder: write_files(folder, {})):
+        cases.refused(OSError, "gone is not a folder", lambda write=write: write(tmp_path / "gone" / "x"))
+    broken(monkeypatch, "cli.common.new_figure", ImportError("plots need it"))
+    cases.refused(ImportError, "plots need it", lambda: check_outputs(tmp_path))
 
 
 def test_quoting_a_cell_is_told():
     with pytest.warns(UserWarning) as told:
-        assert for_csv(["=1", "a", 2, "'b"]) == ["'=1", "a", 2, "'b"]
+        assert for_csv(["=1", "a", 2, "'b"]) == ["'=1", "a", 2, "'b"] and for_csv(["'b", 2]) == ["'b", 2]
     assert [str(each.message) for each in told] == [APOSTROPHES]
 
 

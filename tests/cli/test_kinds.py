@@ -76,9 +76,9 @@ def test_long_numbers_are_told_apart():
     y = np.array([1000001.0, 1000002.0, 0.5])
     for levels in (("0.5", "1000001", "1000002"), ("5e-1", "1000001.0", "1000002")):
         found = _ordered(SimpleNamespace(y=y, target_name="y"), levels)
-        assert list(found) == [levels[1], levels[2], levels[0]] and list(found.categories) == list(levels)
+        assert found.ordered and [*found] == [levels[1], levels[2], levels[0]] and [*found.categories] == [*levels]
     with pytest.raises(ValueError, match=r"'1000001' is no level; the classes are 0.5, 1000001, 1000002\."):
-        _ordered(SimpleNamespace(y=y, target_name="y"), ("0.5", "1e+06"))
+        _ordered(SimpleNamespace(y=y, target_name="y"), ("0.5", "1e+06", "x"))
     with pytest.raises(ValueError, match=r"the classes are a, b, c, d, e, f, g, h and 1 more\.$"):
         _ordered(SimpleNamespace(y=np.array(list("abcdefghi")), target_name="y"), ("a", "b"))
 

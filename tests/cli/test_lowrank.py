@@ -1,12 +1,18 @@
 """`sparsehtp lowrank`: files and numbers."""
 
+import dataclasses
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 from commands import made, saved, words
 
 import sparsehtp as sht
-from sparsehtp.cli.lowrank import load_responses
+from sparsehtp.cli.lowrank import LowRank, load_responses
+from sparsehtp.cli.options import GraphOptions, LowRankOptions
+from sparsehtp.cli.precision import Graph
+from sparsehtp.cli.report import Console
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -48,3 +54,13 @@ def test_npz_and_a_given_rank(folder, tmp_path):
     assert model["rank"] == 2 and len(model["singular_values"]) == 2 and model["cv"] is model["chosen_by"] is None
     assert model["responses"] == ["Y0", "Y1", "Y2"] and list(load_responses(folder / "data.npz", ["y"])[1]) == ["y"]
     np.testing.assert_allclose(model["coefficients"], sht.LowRankRegressor(2).fit(X, Y).coef_, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # as a user may who runs Python so
+@pytest.mark.parametrize("flow", [LowRank(LowRankOptions(file=None, targets="y")), Graph(GraphOptions(file=None))])
+def test_how_a_table_was_read_is_said(tmp_path, flow):
+    (tmp_path / "a.csv").write_text("a;b;y\n12.345;1,5;1\n987;2;2\n")
+    flow.options, flow.errors = dataclasses.replace(flow.options, file=tmp_path / "a.csv"), Console(file=io.StringIO())
+    flow.load()
+    said = words(flow.errors.file.getvalue())
+    assert said.startswith("Note: ") and said.count("thousands point in 'a'") == 1

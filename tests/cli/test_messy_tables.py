@@ -17,7 +17,7 @@ from sparsehtp.cli.fit import DRAWN, Fit, make_split
 from sparsehtp.cli.numbers import folds_of_rows, numbers
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.path import Subsets
-from sparsehtp.cli.tables import Problems, _alike, _of_cells, load_data
+from sparsehtp.cli.tables import Problems, _alike, _listed, _of_cells, load_data
 
 N = 40  # one shape, so that few programs are compiled
 RNG = np.random.default_rng(0)
@@ -79,10 +79,7 @@ TABLES = {
     "an empty column": Table(holes(c=dict.fromkeys(range(N))), "--missing mean", "no value at all"),
     "no target at all": Table(holes(y=dict.fromkeys(range(N))), "", "target is missing in rows 2, 3, 4, 5 and 36 more"),
     "gaps in the target, rows left out": Table(
-        holes(y={3: None}, c={8: None}),
-        "--missing mean --drop-missing-target",
-        "1 of 40 rows left out, without a target & 'c' filled with the mean",
-        AB,
+        holes(y={3: None}, c={8: None}), "--missing mean --drop-missing-target", "1 of 40 rows & 'c' filled with", AB
     ),
     # --- columns
     "text as dummies": Table(
@@ -97,6 +94,7 @@ TABLES = {
     # --- the table as a whole
     "one row": Table(CLEAN[:1], "", "a single row"),
     "no rows": Table(CLEAN[:0], "", "no row is left"),
+    "no feature": Table(CLEAN[["y"]], "", "no other column is left as a feature"),
     "a constant target": Table(CLEAN.assign(y=2), "", "the target is '2' in every row"),
     "two classes": Table(CLEAN.assign(y=LABELS), LOGISTIC, "", AB),
 }
@@ -163,17 +161,12 @@ def doubts_of(folder, table, **options):
 def test_what_is_doubted_and_nothing_else(tmp_path):
     """Nothing by few rows, in which chance does such things."""
     places, twice = np.random.default_rng(1).permutation(N) * 7, np.arange(N) // 2
-    made = dict(c=2 * Y + 1, d=7.0, e=range(N), f=CLEAN.b, unsorted=places, twice=twice, down=range(N, 0, -1))
-    table = CLEAN.assign(**made, **{"row id": places + 1})
+    made = dict(c=2 * Y + 1, d=7.0, e=np.arange(N) ** 2, f=CLEAN.b, unsorted=places, twice=twice)
+    table = CLEAN.assign(**made, down=range(N, 0, -1), slow=np.arange(N) / 4, **{"row id": places + 1})
     constant = "'d': the same in every row (7), so it can explain nothing."
-    all_of_them = [
-        constant,
-        *(
-            f"{e!r}: numbers the rows, like an identifier: consider --id or --drop {e}."
-            for e in ("e", "down", "row id")
-        ),
-        "'c': predicts the target perfectly alone: is it made from the target (leakage)?",
-    ]
+    counting = "{0!r}: numbers the rows, like an identifier: consider --id or --drop {0}."
+    leak = "'c': predicts the target perfectly alone: is it made from the target (leakage)?"
+    all_of_them = [constant, *map(counting.format, ("e", "down", "row id")), leak]
     assert doubts_of(tmp_path, table[:20]) == doubts_of(tmp_path, table) == all_of_them
     notes = load_data(tmp_path / "data.csv", FitOptions(file=tmp_path / "data.csv", target="y")).notes
     assert notes == ["left out, identical to another column: 'f' to 'b'"]
@@ -185,15 +178,19 @@ def test_what_is_doubted_and_nothing_else(tmp_path):
         (Y > Y.mean(), ["'minus'"]),
         (twice % 2 > 0, []),  # of which each text holds few
     ):
-        classes = CLEAN.assign(y=np.where(y, "no", "yes"), level=level, minus=-Y, twice=[f"p{i}" for i in twice])
-        doubts = doubts_of(tmp_path, classes, dummies=True, loss="logistic")
-        assert [doubt.partition(":")[0] for doubt in doubts] == leaks
+        for no, yes in (("no", "yes"), (0, 1)):
+            classes = CLEAN.assign(y=np.where(y, no, yes), level=level, minus=-Y, twice=[f"p{i}" for i in twice])
+            doubts = doubts_of(tmp_path, classes, dummies=True, loss="logistic")
+            assert [doubt.partition(":")[0] for doubt in doubts] == leaks
+    assert doubts_of(tmp_path, CLEAN.assign(y=np.resize(["lo", "mid", "hi"], N)), levels="lo,mid,hi") == []
 
 
 def test_rows_are_copies_unless_by_chance_or_in_one_group(tmp_path):
     chance = pd.DataFrame({"a": np.arange(N) % 2, "b": np.arange(N) // 2 % 2, "y": np.arange(N) // 4 % 5})
-    twice = pd.concat([CLEAN, CLEAN[:3]]).assign(who=[*range(N), 0, 1, 7])
+    once = CLEAN.assign(f=np.arange(N) % 2)
+    twice = pd.concat([once, once[:3]]).assign(who=[*range(N), 0, 1, 7])
     assert doubts_of(tmp_path, chance) == doubts_of(tmp_path, twice[:-1], groups="who") == []
+    assert len(doubts_of(tmp_path, CLEAN[:2])) == 1
     (doubt,) = doubts_of(tmp_path, twice, groups="who", id="who")  # a name may be that of a group
     assert doubt.startswith("1 of 43 rows are exact copies of others (row 44)")
     shared, copied = doubts_of(tmp_path, twice, id="who")
@@ -248,6 +245,7 @@ def test_rows_of_a_group_are_held_out_together(tmp_path):
     of_fit = folds_of_rows(options, X, y, "rows", split.table, split.groups)
     for groups, folds in ((split.groups, of_fit), (who, flow.folds())):
         assert folds and all(not set(groups[train]) & set(groups[test]) for train, test in folds)
+    Subsets(PathOptions(**common, stability=2)).load()  # of which groups are no less held out
 
 
 def test_columns_beside_the_features(tmp_path):
@@ -297,6 +295,9 @@ def test_classes_are_held_out_in_their_shares(tmp_path):
     options = FitOptions(file=path, target="y", loss="logistic", test_size=0.25)
     (_, y, _), (_, held_out, _) = make_split(load_data(path, options), options)[:2]
     assert np.sum(y == "rare") == 6 and np.sum(held_out == "rare") == 2
+    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    options = FitOptions(file=tmp_path / "a.npz", test_size=0.25)
+    assert [part[0].shape for part in make_split(load_data(options.file, options), options)[:2]] == [(30, 6), (10, 6)]
 
 
 def test_one_group_to_train_on_makes_no_folds(tmp_path):
@@ -322,7 +323,7 @@ def test_groups_are_spoken_of_where_they_were_passed(tmp_path, groups, apart):
 def fitted(tmp_path_factory):
     """A model of a table with a name for every row and a text."""
     folder = tmp_path_factory.mktemp("fitted")
-    table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
+    table = CLEAN[["b", "c", "d", "e"]].assign(city=CITY, who=[f"=p{i}" for i in range(N)], y=Y - 3 * X[:, 0])
     saved(folder, table, "table.csv")
     options = ("--target", "y", "--dummies", "--id", "who", "--k", 2, "--solver", "htp")
     _, model = made(folder / "out", "fit", folder / "table.csv", *options, "--save", folder / "model.npz")
@@ -350,12 +351,12 @@ def test_rows_that_cannot_be_predicted(tmp_path, fitted, name):
 
 
 def test_predictions_in_a_file(tmp_path, fitted):
-    """Of a table in which other columns may be named as they like."""
+    """Of a table in which other columns may be named as they like; no name is a formula."""
     folder, table = fitted
     new = saved(tmp_path, table.assign(z=1, Z=2).rename(columns={"Z": "z"}))
     result = invoke("predict", folder / "model.npz", new, "--out", tmp_path / "deep" / "out.csv")
     assert result.exit_code == 0 and result.stdout == "" and "40 predictions written" in result.stderr
-    assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == table.who.tolist()
+    assert pd.read_csv(tmp_path / "deep" / "out.csv").who.tolist() == [f"'{name}" for name in table.who]
 
 
 def test_a_row_is_predicted_alone_as_it_is_among_others(tmp_path):
@@ -379,7 +380,10 @@ def test_a_row_is_predicted_alone_as_it_is_among_others(tmp_path):
 
 def test_no_model_and_no_table(tmp_path, fitted):
     np.savez(tmp_path / "data.npz", X=X, y=Y)
+    sht.save(sht.TablePreprocessor().fit(CLEAN), tmp_path / "table.npz")
     for arguments, message in (
+        ((tmp_path / "table.npz", fitted[0] / "table.csv"), "was not fitted to a table"),
+        ((fitted[0] / "model.npz", fitted[0] / "table.csv", "--out", tmp_path / "data.npz" / "a"), "is not a folder"),
         ((tmp_path / "absent.npz", fitted[0] / "table.csv"), "MODEL: there is no file"),
         ((tmp_path / "data.npz", fitted[0] / "table.csv"), "damaged, or was not written by sht.save"),
         ((fitted[0] / "model.npz", tmp_path), "is a folder"),
@@ -510,3 +514,10 @@ def test_texts_of_many_levels_may_name_whom_rows_are_of():
         said = _of_cells(column, "text", SimpleNamespace(dummies=dummies, missing=None))
         assert ("--id of" in (said or "")) == whose and (dummies or "--drop of" in said)
         assert ("--groups of" in (said or "")) == (whose and levels < rows and not dummies)
+    options = SimpleNamespace(dummies=False, missing=None)
+    assert "--drop 'a b'" in _of_cells(pd.Series(["x", "y"], name="a b"), "text", options)
+    infinite = _of_cells(pd.Series([1.0, np.inf], name="of"), "number", options)
+    assert infinite == "infinite in row 1: correct these cells, or empty them"
+    for number, last in ((8, "t7"), (9, "1 more")):
+        found = _listed([(f"t{j}", f"text, such as 'x:{j}': drop t{j}") for j in range(number)])
+        assert len(found) == number and found[-1][0] == last

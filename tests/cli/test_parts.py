@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from commands import invoke, made, named, saved, words
 
-import sparsehtp as sht
 from sparsehtp.cli.options import FitOptions, PathOptions
 from sparsehtp.cli.parts import Gathered, GatheredSubsets, opened
 from sparsehtp.datasets import Shards, shards
@@ -53,8 +52,8 @@ def test_a_fit_is_that_of_the_table(folder, tmp_path, more):
 
 def test_another_question_reads_nothing(folder, tmp_path, monkeypatch):
     state = ("--checkpoint", tmp_path / "state")
-    _, first = made(tmp_path / "a", "fit", folder / "parts", *OPTIONS, *state, "--save", tmp_path / "model.npz")
-    assert first["cv"]["folds"] == 5 and {"x2", "x3"} <= named(first).keys()
+    run, first = made(tmp_path / "a", "fit", folder / "parts", *OPTIONS, *state, "--save", tmp_path / "model.npz")
+    assert "they are read once" in run.stderr and first["cv"]["folds"] == 5 and {"x2", "x3"} <= named(first).keys()
     told = invoke("predict", tmp_path / "model.npz", folder / "all.parquet")
     table = pd.read_parquet(folder / "all.parquet")
     w = named(first)
@@ -83,14 +82,15 @@ def test_scores_and_deviations_are_those_of_the_rows(folder, intercept):
     table = pd.read_parquet(folder / "all.parquet")
     X, y, w = table[NAMES].to_numpy(), table["price"].to_numpy(), np.array([4.1, 0.1, -0.5, 0, 0, 0])
     files = Shards(folder / "parts", "price", drop=["town", "dear"])
-    flow = Gathered(FitOptions(file=folder / "parts", target="price", intercept=intercept), files)
-    flow.statistics, flow.fitted = sht.SufficientStatistics.from_files(files), SimpleNamespace(coef_=w)
+    common = {"file": folder / "parts", "target": "price"}
+    flow = Gathered(FitOptions(**common, intercept=intercept), files)
+    flow.statistics, flow.fitted = flow.read_rows(), SimpleNamespace(coef_=w)
     error = y - X @ w
     expected = 1 - np.mean((error - intercept * error.mean()) ** 2) / y.var()
     assert flow.scores() == {"metric": "R2", "train_score": pytest.approx(expected, rel=1e-8), "test_score": None}
     places = np.array([3, 0, 4])
     np.testing.assert_allclose(flow.deviations(places), X.std(axis=0)[places], rtol=1e-10, atol=1e-10)
-    subsets = GatheredSubsets(PathOptions(file=folder / "parts", target="price"), files)
+    subsets = GatheredSubsets(PathOptions(**common), files)
     subsets.statistics = flow.statistics
     np.testing.assert_allclose(subsets.deviations(), X.std(axis=0), rtol=1e-10, atol=1e-10)
     told = flow.rows()
@@ -122,9 +122,11 @@ fit {table} --missing mean | --missing: it has no effect on data in parts
 fit {table} --dtype float32 | --dtype: it has no effect on data in parts
 fit --target price --drop nothing | --drop: 0.parquet has no column 'nothing'
 fit --target dear --drop town | column 'dear' of 0.parquet holds
+fit --target dear --drop town --loss huber --k 2 | column 'dear' of 0.parquet holds
 fit {table} --loss huber | k: where the files are read in every pass it must be a number
 fit {table} --loss huber --k 2 --prove 9 | --prove: it has no effect on data in parts
 path {table} --loss huber | data in parts have a path for the squared loss
+path {table} --k-max 7 | --k-max: 7 is more than the 6 features
 path {table} --stability 10 | --stability: it has no effect on data in parts
 fit {table} --loss negative-binomial --k 2 | --loss-parameter: where the files are read in
 """.strip().splitlines()

@@ -25,6 +25,7 @@ TABLES = {
     "lives": FRAME.assign(days=np.arange(N) % 7 - 3, died=np.arange(N) % 2, none=0, said=[f"{i} d" for i in range(N)]),
     "names": FRAME.rename(columns={"a": "alpha"}),
     "dates": FRAME.assign(day="monday"),
+    "ways": FRAME.assign(a=np.resize(["1 234", "1'234"], N)),
     "towns": FRAME.assign(target=ETA, town=np.resize(["Ulm", "Bonn", "Kiel"], N)),
 }
 
@@ -34,7 +35,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, table in TABLES.items():
         saved(folder, table, f"{name}.csv")
-    np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]])
+    several = {"half": np.ones(N // 2), "said": LEVELS, "cube": np.ones((N, 2, 2))}
+    np.savez(folder / "several.npz", X=FRAME, Y=TABLES["several"][["heart", "lung"]], **several)
     np.savez(folder / "flat.npz", X=FRAME, y=np.full(N, 2))
     np.savez(folder / "one.npz", X=FRAME[:1], y=[2])
     (folder / "file").write_text("")
@@ -43,6 +45,7 @@ def folder(tmp_path_factory):
 
 LINES = """
 fit absent.csv | Error: FILE: there is no file
+fit absent.parquet | Error: FILE: there is no file
 fit absent.csv --out file/out | is not a folder
 lowrank several.npz --targets X | Error: --targets: 'X' are the features
 fit data.csv --target price | no column 'price'
@@ -56,11 +59,12 @@ fit data.csv --target target --save absent/model.npz | Error: --save: there is n
 fit data.csv --target target --save . | Error: --save: . is a folder
 path data.csv --target target --k-max 7 | Error: --k-max: 7 is more than the 6 features
 path data.csv --target target --rule one_se --cv 41 | Error: --cv: needs from 2 to 40
+path data.csv --target target --cv 1 | Error: --cv: needs from 2 to 40
 path data.csv --target target --stability 9 | even
 fit text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
 path text.csv --target target --loss hinge --prove 1 | no proofs for the hinge loss
 fit text.csv --target target --loss logistic --l2 0 --prove 1 | Error: --prove: proofs for the loss logistic need l2 > 0
-path text.csv --target target --loss logistic --l2 0 --prove 1 | --prove: proofs for the loss logistic need l2 > 0
+path text.csv --target target --loss logistic --l2 0.1 --l2 0 --prove 1 | --prove: proofs for the loss logistic need l2
 fit claims.csv --target target --loss poisson --exposure zero | an exposure must be a number above 0
 fit claims.csv --target target --loss poisson --exposure time | exposure:
 fit claims.csv --target target --exposure years --offset log_years | Error: --exposure: cannot be combined with offset
@@ -78,6 +82,10 @@ fit flat.npz --loss hinge --prove 1 | no proofs for the hinge loss
 lowrank several.csv --targets heart,lung --rank 9 | Error: --rank: is 9
 lowrank several.csv --targets heart --rank many | Error: --rank:
 lowrank several.npz --targets Z | no array
+lowrank several.npz --targets half | needs numbers of shape (40, responses), got shape (20,)
+lowrank several.npz --targets said | needs numbers of shape (40, responses)
+lowrank several.npz --targets cube | got shape (40, 2, 2)
+lowrank flat.npz --targets y,z | no column 'z' in flat.npz
 lowrank nothing.npz --targets Y | no file
 fit health.csv --target target | by --levels LOW,...,HIGH if they are ordered
 fit data.csv --target target --k 2 --groups a | Error: --groups: nothing is held out
@@ -96,8 +104,9 @@ fit health.csv --target target --levels poor,fair,good,good | Error: --levels: m
 fit health.csv --target target --levels poor,fair,good --loss logistic | --loss
 fit health.csv --target target --levels poor,fair,good --prove 3 | no proofs for ordered classes
 fit life.csv --time days | name both columns
+path life.csv --time days | name both columns
 fit life.csv --time days --event dead | event
-fit life.csv --time days --event a | the event is 1
+fit lives.csv --time days --event said --drop died --drop none | but '0 d' in rows 2, 3
 fit lives.csv --time days --event none --drop said | no row has an event
 fit life.csv --time days --event died --loss huber | --loss
 fit life.csv --time days --event died --prove 3 | no proofs
@@ -108,6 +117,8 @@ path towns.csv --target target --dummies --prove 1 | Error: --prove: --dummies m
 fit lives.csv --time said --event died --drop none | the time is a number, but
 fit life.csv --time died --event died | name a column for each
 precision no.csv | Error: FILE:
+precision no.npz | Error: FILE: there is no file
+precision ways.csv | numbers written in several ways
 precision names.csv --drop day | Error: --drop:
 precision several.npz --drop day | Error: --drop:
 precision dates.csv | Error: FILE:

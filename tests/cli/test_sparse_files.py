@@ -45,7 +45,9 @@ def test_a_file_with_many_entries_is_fitted_dense_and_with_few_sparse(tmp_path):
     fit, subsets = Fit(FitOptions(file=path, k="1", test_size=0.25)), Subsets(PathOptions(file=path))
     fit.load()
     subsets.load()
-    assert sparse.issparse(fit.split.train[0]) and fit.split.test[0].shape == (15, 40)
+    train, test = fit.split.train[0], fit.split.test[0]
+    assert sparse.issparse(train) and test.shape == (15, 40)
+    np.testing.assert_allclose(fit.deviations(np.array([3, 5])), train.toarray()[:, [3, 5]].std(axis=0))
     assert isinstance(subsets.objective.columns.design, SparseDesign)
     (tmp_path / "a.svm").write_text("1 1:1 2:2\n-1 1:3\n")
     assert isinstance(features(load_file(tmp_path / "a.svm"), "float32"), np.ndarray)

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import cases
 import jax
 import numpy as np
 import pandas as pd
@@ -13,11 +14,11 @@ import pytest
 from scipy import sparse
 
 import sparsehtp as sht
-from sparsehtp.cli import caveats, common, fit, html, lowrank, precision, report
+from sparsehtp.cli import caveats, common, fit, html, lowrank, precision, report, tables
 from sparsehtp.cli.common import plotting
 from sparsehtp.cli.options import FitOptions, GraphOptions, LowRankOptions, PathOptions
 from sparsehtp.cli.parts import Stream
-from sparsehtp.cli.path import Proved, Subsets
+from sparsehtp.cli.path import Proved, Subsets, check_path
 from sparsehtp.cli.report import MAX_ROWS, Console, Number, Sheet
 from sparsehtp.grids.choose import BY_FOLDS
 
@@ -41,13 +42,11 @@ FIT = {
     **{"num_steps": 3, "objective": 2.5, "caveat": None, "certificate": "No exchange.", "fit_intercept": True},
     **{"intercept": -1.5, "reference_levels": {}, "coefficients": [feature("a"), feature("b", -0.123456789)]},
 }
+CONTENDERS = [(2, 0.0, 0.0), (4, 0.3, 0.2), (5, 0.5, 0.2)]
 CV = {
     **{"folds": 5, "repeats": 1, "rule": "strong-ridge", "as_good": [1, 2], "best": 2, "chosen": 4},
     "table": [{"k": k, "l2": l2, "mean_loss": 1 - k / 7, "se": 0.12345} for l2 in (0.1, 1.0) for k in (0, 1, 2)],
-    "contenders": [
-        dict(zip(("row", "difference", "standard_error"), end, strict=True))
-        for end in [(2, 0.0, 0.0), (4, 0.3, 0.2), (5, 0.5, 0.2)]
-    ],
+    "contenders": [{"row": i, "difference": d, "standard_error": se} for i, d, se in CONTENDERS],
 }
 BY_RULE = "features found at l2 = 0.5, coefficients at l2 = 0.05 (by cross-validation)"
 SMALL_STEP, COMPLETE = "the last step hardly changed a coefficient", "no further feature was to be added"
@@ -76,6 +75,7 @@ loss="poisson", l2=0; objective; 2.5 (the mean loss, but for a constant of the d
 ; certificate; No exchange.
 caveat="Few rows."; caveat; Few rows.
 caveat="Few rows."; certificate;
+caveat="Few rows.", proof={"proved": True, "statement": "So."}; caveat; Few rows.
 proof={"proved": True, "statement": "So."}; certificate;
 proof={"proved": False, "statement": "So."}; certificate; No exchange.
 proof={"proved": False, "statement": "So."}; proof; So.
@@ -98,16 +98,18 @@ def test_facts_of_a_fit(line):
 
 
 def test_exchanges_and_what_they_cost():
-    told = caveats.exchanges_told({"coefficients": [*near(0.01, 0.0101, -0.005, 1e-7), feature("h", substitute=None)]})
-    assert told == ["f2 could be g2 at 0.5% less loss", "f3 could be g3 at no loss", "f0 could be g0 at 1% more loss"]
+    some = [*near(0.01, 0.0101, -0.005, 1e-7, 1.9e-6, -0.02), feature("h", substitute=None)]
+    costs = ["0.5% less", "no", "0.00019% more", "1% more"]
+    told = [f"f{i} could be g{i} at {cost} loss" for i, cost in zip((2, 3, 4, 0), costs, strict=True)]
+    assert caveats.exchanges_told({"coefficients": some}) == told
     others = [None, ["b"], ["b", "c"], ["b", "c", "d", "e"], []]
     by_folds = [feature(f"f{i}", exchangeable=each) for i, each in enumerate(others)]
     said = "within what the folds can tell, f1 could be b; f2 could be b or c; f3 could be b or c (or 2 more)"
     assert caveats.exchanges_told({"coefficients": by_folds}) == [said]
     assert caveats.exchanges_told({"coefficients": [feature("a", exchangeable=[])]}) == []
-    costs = ["g0 (0%)", "g1 (+5%)", "g2 (-0.5%)", "g3 (+12%)", "g4 (+1000%)", "g5 (over +1000%)", ""]
-    several = [*near(1e-7, 0.05, -0.005, 0.1234, 9.996, 10), feature("a")]
-    assert [caveats.substitute(each) for each in several] == costs
+    costs = ["0%", "+9.6%", "-0.5%", "+12%", "+1000%", "over +1000%", "-1234%", "+0.00015%"]
+    several = [*near(1e-7, 0.096, -0.005, 0.1234, 9.996, 10, -12.34, 1.5e-6), feature("a")]
+    assert [caveats.substitute(each) for each in several] == [*(f"g{i} ({cost})" for i, cost in enumerate(costs)), ""]
 
 
 def test_a_sheet_of_features():
@@ -123,6 +125,7 @@ def test_a_sheet_of_features():
         ["b", "-0.12346", "-0.24691", "100%", "c (+20%)"],
         ["intercept", "-1.5", "", "", ""],
     ]
+    assert report.feature_sheet(FIT | {"coefficients": []}).rows == []
     plain = report.feature_sheet(FIT | {"fit_intercept": False})
     assert (plain.title, len(plain.head), plain.foot) == ("2 of 5 features chosen", 3, [])
     assert fit.with_names("one chosen group: feature 1 for group 0", ["a", "b"]) == "one chosen feature: 'b' for 'a'"
@@ -133,13 +136,11 @@ def test_a_terminal_shows_all_rows_or_says_how_many_more():
     sheet = Sheet("title", ["name", "value"], rows, chosen=[1], foot=[["sum", Number(0)]])
     for whole, shown in ((None, rows), ("a.csv", rows[:MAX_ROWS])):
         table = report.on_terminal(sheet, whole)
-        assert [list(column.cells) for column in table.columns] == [
-            *map(list, zip(*cells(*shown, *sheet.foot), strict=True))
-        ]
+        columns = zip(*cells(*shown, *sheet.foot), strict=True)
+        assert [tuple(column.cells) for column in table.columns] == [*columns]
         assert [i for i, row in enumerate(table.rows) if row.style == "bold"] == [1]
-        assert table.columns[1].justify == "right" and table.caption == (
-            f"... and 2 more in {whole}" if whole else None
-        )
+        assert table.columns[1].justify == "right" and table.columns[1].no_wrap and table.rows[-2].end_section
+        assert table.columns[0].min_width == 4 and table.caption == (f"... and 2 more in {whole}" if whole else None)
     assert report.on_terminal(sheet._replace(rows=rows[:MAX_ROWS]), "a.csv").caption is None
 
 
@@ -169,7 +170,7 @@ def test_a_path_on_the_screen():
     flow.units, flow.chosen, gaps = list("ab"), 4, np.array([1.0] * 3 + [1e-5, 0.5, np.nan])
     flow.bounds, flow.criterion = Proved(gaps, gaps), SimpleNamespace(best=5, values=np.arange(6) + 0.26)
     flow.cv = SimpleNamespace(best=5, best_1se=4, strong_ridge=4, mean=np.arange(6) / 3, se=np.arange(6) / 7)
-    likely = np.array([[0, 0], [0.8, 0.7], [1, 0.75]] * 2)
+    likely = np.array([[0, 0], [0.3, 0.7], [1, 0.75], [0, 0], [0.8, 0.7], [1, 0.75]])
     flow.stability = SimpleNamespace(selected=lambda least: likely >= least, ks=ks, n_resamples=8)
     rows = [{"coefficients": [feature(name) for name in "ab"[:k]]} for k in ks]
     model = {"file": "a.csv", "n": 30, "target": "y", "classes": {"-1": "no", "+1": "yes"}, "rows": rows}
@@ -190,7 +191,13 @@ def test_a_path_on_the_screen():
         "features": "a",
         "stable": "a (among the best 1 in 75% or more of 8 subsamples)",
     }
-    flow.cv = flow.bounds = flow.stability = None
+    flow.options, flow.chosen = PathOptions(file=Path("a.csv"), levels="low, high"), 3
+    facts, flow.cv = flow.facts(model), None
+    assert (facts["predicts"], facts["features"], facts["stable"][:8]) == ("low < high", "none", "none (am")
+    assert "fewest as good" in facts and {"l2"} == facts.keys() & {"l2", "strong ridge"}
+    assert "l2" not in flow.facts(model)
+    flow.options, flow.chosen = path_flow(l2=[0.1, 1.0], criterion="bic").options, 4
+    flow.bounds = flow.stability = None
     assert cells(*flow.sheet(model).rows)[2] == ["2", "8.0000", "5.3", "bic", "b"] and flow.ended(model)
     assert "1 of 6 fits did not converge" in flow.errors.file.getvalue()
     moves = report.moves_told([row["coefficients"] for row in rows], [2, 1, 3])
@@ -201,7 +208,7 @@ def test_a_path_is_chosen_by_the_folds_where_there_are_some(monkeypatch):
     names, made = list("abc"), {"path": Rows(ks=np.arange(3), l2s=np.full(3, 0.1), value=3.0 - np.arange(3))}
     vars(made["path"]).update(loss=np.zeros(3), intercept=np.ones(3), result=np.zeros(3, int), coefficients=np.eye(3))
     made["path"].features = SimpleNamespace(idx=np.array([[2, 1, 0]] * 3), mask=np.tri(3, k=-1, dtype=bool))
-    chances = np.array([[0, 0.5, 0.25, 0.5], [0, 0.75, 1.0, 0.75]])
+    chances = np.array([[0, 0.5, 0.25, 0.0], [0, 0.75, 1.0, 0.75]])
     bound = SimpleNamespace(_asdict=lambda: {"by_hand": np.array([0.5, 1.5])})
     made["subsamples"] = SimpleNamespace(
         ks=np.array([1, 2]), n_resamples=8, probabilities=chances, error_bound=lambda share: bound
@@ -210,6 +217,7 @@ def test_a_path_is_chosen_by_the_folds_where_there_are_some(monkeypatch):
     cv = SimpleNamespace(table=table, scores=np.zeros((3, 3)), best=1, best_1se=2, mean=np.zeros(3), se=np.ones(3))
     monkeypatch.setattr(sht, "information_criterion", lambda *_: SimpleNamespace(best=1, values=np.arange(3.0)))
     for more, chosen, by in (({"cv": 3, "stability": 8, "prove": 2.0, "k_max": 2}, 2, "one-se"), ({}, 1, "bic")):
+        more |= {"levels": "low, high", "solver": "htp"} if more else {}
         flow = path_flow(rule="one-se", criterion="bic", **more)
         flow.table = flow.classes = None
         flow._computed, flow._scored = lambda what, *_, **__: made[what], lambda: cv
@@ -220,10 +228,12 @@ def test_a_path_is_chosen_by_the_folds_where_there_are_some(monkeypatch):
         model = flow.describe()
         assert (model["chosen"]["k"], model["chosen"]["by"], model["n"], model["p"]) == (chosen, by, 9, 3)
         assert flow.shared["ks"] == (range(3) if more else None) and flow.shared["threshold"] is None
+        assert isinstance(flow.shared["solver"], sht.solvers.HTP if more else type(None))
         assert [[each["name"] for each in row["coefficients"]] for row in model["rows"]] == [[], ["c"], ["b", "c"]]
         assert [row.get("proved") for row in model["rows"]] == ([True, False, False] if more else [None] * 3)
         told = model["stability"]
         assert (told is None) == (model["cv"] is None) == (not more)
+        assert model.get("levels") == (["low", "high"] if more else None)
         if more:
             assert model["cv"] == {"folds": 3, "best": 1, "one_standard_error": 2}
             assert told["expected_false_selections"] == {"by_hand": [0.5, 1.5]} and told["ks"] == [1, 2]
@@ -249,7 +259,7 @@ def test_proofs_of_a_path_share_the_time_and_try_twice(monkeypatch):
 
     def prove(model, threshold, start, time_limit):
         asked.append((model, int(threshold.k), start.x, time_limit))
-        return SimpleNamespace(lower=lower[int(threshold.k)].pop(0), floor=1.0)
+        return SimpleNamespace(lower=lower[int(threshold.k)].pop(0), floor=1.0 if threshold.k else 9.0)
 
     monkeypatch.setattr(sht, "prove", prove)
     flow = path_flow(prove=60.0)
@@ -287,6 +297,8 @@ def test_ranks_and_graphs_on_the_screen():
     sheet, alone = precision._sheet(answer), precision._sheet(answer | {"edges": [edge | {"target": "b"}]})
     assert (sheet.title, cells(sheet.rows[0])) == ("3 edges among 4 variables", [["a - b", "+0.500", "75%"]])
     assert (len(sheet.head), cells(*alone.rows), len(alone.head)) == (3, [["a - b", "+0.500"]], 2)
+    assert precision._sheet(answer | {"edges": []}).title == "0 edges among 4 variables"
+    assert precision.split_pairs([" a , b"]) == [["a", "b"]] and precision.split_pairs(None) is None
 
 
 @pytest.mark.parametrize("converged, ended", [(True, "the support repeated itself"), (False, "stopped at the limit")])
@@ -306,6 +318,15 @@ def test_options_by_default_are_those_of_the_library():
         (precision.make_graph(GraphOptions(file=Path()), None), sht.SparsePrecision()),
     ):
         assert made.get_params() == alone.get_params() | {"random_state": 0}
+    asked = {"file": Path(), "k": "3", "seed": 7, "cv": 4}
+    for made, alone, own in (
+        (fit.make_estimator(FitOptions(**asked, l2=0.5), None), sht.SparseRegressor(), {"l2": 0.5}),
+        (precision.make_graph(GraphOptions(**asked, shrinkage=0.25), None), sht.SparsePrecision(), {"shrinkage": 0.25}),
+    ):
+        assert made.get_params() == alone.get_params() | {"k": 3, "random_state": 7, "cv": 4} | own
+    for more, added in (({}, True), ({"intercept": False}, False), ({"event": "e"}, False), ({"levels": "a,b"}, False)):
+        assert FitOptions(file=Path(), **more).fit_intercept == added
+    assert tables.left_out(FitOptions(file=Path())) == {}
     ranks, alone = LowRankOptions(file=Path(), targets="y"), sht.LowRankRegressor().get_params()
     assert all(getattr(ranks, name) == alone[name] for name in ("l2", "cv", "one_se"))
     assert (ranks.rank, ranks.intercept) == ("cv", alone["fit_intercept"])
@@ -329,9 +350,10 @@ def test_a_report_says_the_same_in_sections(tmp_path):
     plain = FIT | {"versions": {"jax": "1"}, "notes": [], "warnings": [], "caveat": "Few rows."}
     more = {"notes": ["read so"], "warnings": ["Odd."], "failed": ["proof: failed."], "cv": CV, "caveat": None}
     facts = {"data": "a.csv", "certificate": "No exchange.", "proof": "Not proved.", "exchange": "said below"}
-    whole = sections(html.fit_report(plain | more | {"coefficients": near(0.5)}, facts, {}, "sparsehtp fit a.csv"))
+    more["coefficients"] = [*near(0.5), feature("a")]
+    whole = sections(html.fit_report(plain | more, facts, {}, "sparsehtp fit a.csv"))
     sizes = "k = 1, 2 are as good as the best at l2 = 1 (5 folds)"
-    choice, table = whole.pop("Choice of k"), whole.pop("1 of 5 features chosen")
+    choice, table = whole.pop("Choice of k"), whole.pop("2 of 5 features chosen")
     assert choice.startswith(f"Cross-validation by the rule strong-ridge takes k = 2; {sizes}. k l2 ")
     assert "g0 (+50%)" in table and whole == {
         **{"Data and model": "data a.csv", "Notes": "Read so.", "Warnings": "Odd."},
@@ -353,9 +375,9 @@ OF_CLASSES = [({}, ""), ({"levels": ["poor", "fair", "good"]}, "good"), ({"class
 @pytest.mark.parametrize(("changes", "highest"), OF_CLASSES)
 def test_signs_point_towards_the_highest_class(changes, highest):
     flow, drawn = fit.Fit(FitOptions(file=Path(), diagnostics=bool(highest))), {}
-    flow.swaps = flow.proof = None
+    flow.swaps, flow.proof = SimpleNamespace(features=np.zeros(0)) if highest else None, None
     flow.names = flow.units = list("ab")
-    results = {"shares": np.array([[1.0, 0.5]])}
+    results = {"shares": np.array([[1.0, 0.0]])}
     flow.fitted = SimpleNamespace(cv_results_=results, support_=np.array([True, False]), groups=None, history_={})
     flow.draw_rows = lambda *_: None
     flow.after = SimpleNamespace(draw=lambda _, name, plot, *what, **more: drawn.update({name: (what, more)}))
@@ -368,12 +390,24 @@ def test_signs_point_towards_the_highest_class(changes, highest):
     assert more == {"title": "2 of 5 features predict y", "caption": f"coefficient per standard deviation{towards}"}
 
 
+def test_features_are_told_by_their_size_and_those_of_a_text_together():
+    flow, w = fit.Fit(FitOptions(file=Path())), np.array([0.1, 0.9, 0.2, -1.3, 0.0, -0.9, 0.3])
+    groups = np.array([0, 0, 1, 2, 2, 1, 0])
+    flow.deviations, flow.names, flow.units = lambda places: np.full(places.size, 0.5), list("abcdefg"), list("xyz")
+    flow.fitted = SimpleNamespace(coef_=w, support_=w != 0, groups=groups + 7, cv_results_={"shares": np.arange(3) / 2})
+    order = sorted(np.flatnonzero(w), key=lambda i: (-np.abs(w[groups == groups[i]]).max(), groups[i], -abs(w[i])))
+    told = [(each["index"], each["column"], each["share_of_folds"]) for each in flow._coefficients()]
+    assert told == [(i, "xyz"[groups[i]], groups[i] / 2) for i in order]
+
+
 def test_what_pictures_warn_of_is_told_once():
     errors = Console(file=io.StringIO())
     with warnings.catch_warnings(action="ignore"), plotting(errors, "Plotting"):
         for message, kind in (("Odd.", UserWarning), ("Odd.", UserWarning), ("Old.", DeprecationWarning)):
             warnings.warn(message, kind, stacklevel=1)
-    assert errors.file.getvalue() == "Warning: Odd.\n"
+    tables.print_notes(errors, [])
+    tables.print_notes(errors, ["read so", "left out"])
+    assert errors.file.getvalue() == "Warning: Odd.\nNote: read so; left out.\n"
 
 
 def test_a_stopwatch_counts_what_is_compiled_between_its_ends(monkeypatch):
@@ -414,6 +448,11 @@ def test_numbers_that_features_and_labels_become():
     assert advised["a"].startswith("with a single class") and advised["abc"].startswith("name all 3 by --levels")
     for y, kind in ((np.array(["a", "b"]), "--loss logistic for two"), (np.array([1.0, 2]), "--loss squared for num")):
         assert kind in common._advice(y)
+    for loss, l2 in (("squared", 0.0), ("logistic", 0.1), ("logistic", None)):  # of which nothing is refused
+        common.check_provable(loss, l2)
+    negative, counts = SimpleNamespace(y=np.array([-1.0, 2])), FitOptions(file=Path(), loss="poisson")
+    cases.refused(ValueError, "counts >= 0", lambda: common.encode(negative, counts))
+    check_path(PathOptions(file=Path(), k_max=6, cv=40), 40, 6)
 
 
 def test_a_graph_is_described_with_the_shares_of_its_edges(tmp_path, monkeypatch):
@@ -452,6 +491,8 @@ def test_a_graph_is_described_with_the_shares_of_its_edges(tmp_path, monkeypatch
     found["k_"] = 0
     flow.work()
     assert flow.chances is None and "probability" not in flow.describe()["edges"][0]
+    flow.options, flow.fitted.cv_results_ = GraphOptions(file=Path("a.csv"), k="3", stability=8), {"ks": np.arange(2)}
+    assert flow.describe()["chosen_by"] is None and flow.describe()["choice"] == {"ks": [0, 1]}
     for shown, head in (([], header.removesuffix(",probability")), (model["edges"][:1], header)):
         flow.files(model | {"edges": shown})["edges.csv"](tmp_path / "edges.csv")
         assert (tmp_path / "edges.csv").read_text().split() == [head, *(["a,b,0.5,-1.0,0.5"] if shown else [])]

@@ -56,9 +56,9 @@ TWICE = sparse_arrays(data=[1.0, 0.5, -2, 3.25, 1e-3], indices=[0, 0, 2, 1, 2], 
 
 
 @pytest.mark.parametrize("target", [None, "z"])
-@pytest.mark.parametrize("arrays", [{"X": X.astype(np.float32), "y": Y}, TWICE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("arrays", [sparse_arrays(X=X.astype(np.float32)), TWICE], ids=["dense", "sparse"])
 def test_npz(tmp_path, arrays, target):
-    escaped = {"../escaped": Y}  # never written to
+    escaped = {"../escaped": Y, "scalar": 3.0}  # never written to, and not looked at
     np.savez(tmp_path / "a.npz", **arrays, z=Y, feature_names=["a", "b", "c"], **escaped)
     data = load_file(tmp_path / "a.npz", target)
     assert not list(tmp_path.parent.glob("escaped*"))
@@ -97,6 +97,7 @@ TEXTS = {
     "libsvm size": ("a.svm", "1 1:2\n", {"max_bytes": 5}, "more than the limit"),
     "csv size": ("a.csv", "a,t\n1,2\n", {"target": "t", "max_bytes": 7}, "more than the limit"),
     "libsvm base": ("a.svm", "1 0:2 1:1\n", {"zero_based": False}, "zero_based: is False.*index 0"),
+    "ends in another": ("a.csv.bak", "a,t\n1,2\n", {"target": "t"}, r"'\.bak'.*use \.csv"),
     "format": ("a.csv", "a,t\n1,2\n", {"format": "xlsx"}, "format: must be one of csv"),
     "archive": ("a.tar.gz", "x", {}, "extension"),
 }
@@ -131,6 +132,7 @@ def test_separators_and_encodings(tmp_path, separator, encoding):
 def test_what_cuts_lines_into_cells(tmp_path):
     """All lines into as many, then into most; the usual one of two; spaces beside a tab are part of a cell."""
     for name, text, header, cell in (
+        ("a.csv", "2020,b\nx,2\n", ["2020", "b"], "x"),
         ("a.csv", "a,b;c,d\n1;2\n", ["a,b", "c,d"], 1),
         ("a.csv", "a,b\tc\nx,2\t3\n", ["a", "b c"], "x"),
         ("a.tsv", "a,b\tc\nx,2\t3\n", ["a,b", "c"], "x,2"),
@@ -149,8 +151,10 @@ def test_compressed_files(tmp_path, suffix):
     path, target = tmp_path / f"a{suffix}", None if of_libsvm else "t"
     for rows in (np.array([[1.5, 3], [0, 7]]), np.random.default_rng(0).random((500, 2))):
         lines = [f"{t} 1:{a}" if a else f"{t}" for a, t in rows] if of_libsvm else [f"{a},{t}" for a, t in rows]
-        with opens[path.suffix](path, "wb") as file:
-            file.write("\n".join([*["a,t"][of_libsvm:], *lines, ""]).encode())
+        texts = [*["a,t"][of_libsvm:], *lines]
+        for mode, part in [("wb", texts[:2]), ("ab", texts[2:])] if len(rows) == 2 else [("wb", texts)]:
+            with opens[path.suffix](path, mode) as file:
+                file.write("".join(f"{line}\n" for line in part).encode())
         data = load_file(path, target)
         np.testing.assert_array_equal(sparse.csr_array(data.X).toarray(), rows[:, :1])
         np.testing.assert_array_equal(data.y, rows[:, 1])
@@ -170,9 +174,20 @@ def test_tables_in_binary(tmp_path, suffix, package):
     np.testing.assert_array_equal(data.X, X[:, :2])
     assert data.y.tolist() == ["u", "v"] and data.feature_names == ["a", "b"]
     cases.refused(ValueError, r"target: .*choose one of a, t, b", lambda: load_file(path))
-    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=8))
+    cases.refused(ValueError, "more than the limit", lambda: load_file(path, "t", max_bytes=47))
+    assert suffix == "xlsx" or load_file(path, "t", max_bytes=48).X.shape == (2, 2)  # eight bytes a cell
     path.write_bytes(path.read_bytes()[:40])
     cases.refused(ValueError, "damaged or no (Excel|Parquet)", lambda: load_file(path, "t"))
+
+
+def test_a_parquet_file_may_hold_truth_values(tmp_path):
+    pytest.importorskip("pyarrow", reason="Parquet files need it, an option")
+    frame = pd.DataFrame({"a": [True, False], "t": [False, True], "w": [True, True]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    rows = Shards(tmp_path, "t", weights="w").read(0)
+    assert [each.tolist() for each in rows] == [[[1], [0]], [0, 1], [1, 1]]
+    frame.assign(t=[1.0, np.nan]).to_parquet(tmp_path / "a.parquet")
+    cases.refused(ValueError, "t in a.parquet has missing", lambda: Shards(tmp_path, "t", drop=["w"]).read(0))
 
 
 def test_excel(tmp_path):
@@ -275,8 +290,20 @@ def test_pickles_do_not_run(tmp_path):
     proof = tmp_path / "proof"
     np.savez(tmp_path / "a.npz", X=X, y=np.array([Marker(str(proof)), 1], object))
     cases.refused(ValueError, "never loaded", lambda: load_file(tmp_path / "a.npz"))
-    (tmp_path / "b.npz").write_bytes(pickle.dumps(Marker(str(proof))))
+    payload = pickle.dumps(Marker(str(proof)))
+    (tmp_path / "b.npz").write_bytes(payload)
     cases.refused(ValueError, "never loaded", lambda: load_file(tmp_path / "b.npz"))
+    header, plain = io.BytesIO(), io.BytesIO()  # as long as it claims to be
+    facts = {"descr": "|O", "fortran_order": False, "shape": (len(payload) // 8 + 1,)}
+    np.lib.format.write_array_header_1_0(header, facts)
+    np.save(plain, X)
+    for bad in ("X", "feature_names"):
+        with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
+            archive.writestr(f"{bad}.npy", header.getvalue() + payload.ljust(8 * facts["shape"][0]))
+            if bad != "X":
+                archive.writestr("X.npy", plain.getvalue())
+        cases.refused(ValueError, "never loaded", lambda: load_file(tmp_path / "c.npz"))
+        cases.refused(ValueError, "never loaded", lambda: Shards(tmp_path / "c.npz").read(0))
     assert not proof.exists()
 
 
@@ -330,7 +357,7 @@ def test_whole_numbers_of_more_than_64_bits_are_numbers(tmp_path, number):
 def test_a_wrong_libsvm_line_is_named(tmp_path, seed):
     rng = np.random.default_rng(seed)
     wrong = [f"1 2:1 {10**12}:1", f"1 {10**30}:1", "1 " + "9" * 5000 + ":1", f"1 {2**31 + 5}:1", "1 999999999:1"]
-    wrong += ["1 2:1 1:1", "1 2:1 2:1", "1 1", "x 1:1", "1 1:2:3"]
+    wrong += ["1 2:1 1:1", "1 2:1 2:1", "1 0:1 0:2", "1 1", "x 1:1", "1 1:2:3"]
     for line in wrong:
         lines = ["1 1:2 3:4"] * 12
         number = int(rng.integers(12))
@@ -368,7 +395,7 @@ def test_damaged_npz(tmp_path, seed):
             assert str(error).startswith("path") and str(error).endswith(".") and "\n" not in str(error)
 
 
-@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1), (0, 10**30)])
+@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**6), (2**70,), (-1, -1, 1), (0, 10**30)])
 @pytest.mark.parametrize("honest", [False, True])
 def test_every_reader_refuses_an_array_that_claims_more_than_it_holds(tmp_path, shape, honest):
     path, header = tmp_path / "a.npz", io.BytesIO()

@@ -10,17 +10,10 @@ from sparsehtp.datasets.numerals import Written
 from sparsehtp.datasets.tables import read_table
 
 WAYS = {  # separator, decimal sign, thousands
-    "German": (";", ",", "."),
-    "German, from a sheet on the web": (",", ",", "."),
-    "German without thousands": (";", ",", ""),
-    "Swiss": (";", ".", "'"),
-    "Swiss, typeset": ("\t", ".", "\u2019"),
-    "French": (";", ",", "\u202f"),
-    "Swedish": ("\t", ",", "\u00a0"),
-    "English": (",", ".", ","),
-    "English with tabs": ("\t", ".", ","),
-    "English with semicolons": (";", ".", ""),
-    "plain": (",", ".", ""),
+    **{"German": (";", ",", "."), "German, from a sheet on the web": (",", ",", ".")},
+    **{"German without thousands": (";", ",", ""), "Swiss": (";", ".", "'"), "Swiss, typeset": ("\t", ".", "\u2019")},
+    **{"French": (";", ",", "\u202f"), "Swedish": ("\t", ",", "\u00a0"), "English": (",", ".", ",")},
+    **{"English with tabs": ("\t", ".", ","), "English with semicolons": (";", ".", ""), "plain": (",", ".", "")},
 }
 SEPARATED = {",": [], ";": ["separator semicolon"], "\t": ["separator tab"]}  # what is said of it
 
@@ -111,7 +104,8 @@ SENTENCES = {
     "asked for points between": ("a;b;y\n98.7;1;1\n9;2;2\n", {"thousands": "."}, "'98.7', with another", None),
     "ambiguous": ("a;b;y\n12.345;1;1\n987;2;2\n", {}, "'12.345'.*thousands point, or --decimal point", None),
     "commas around": ("a,b,y\n12.345,1,1\n98.712,2,2\n", {}, [12.345, 98.712], None),
-    "not all in groups": ("a;b;y\n1.000;1,5;1\n2.000;1;1\n1234;2;2\n", {}, "row 2.*row 3.*row 4 holds '1234'", None),
+    "in quotes": ('a,b,y\n"12,345",1,1\n"98,712",2,2\n', {}, "'12,345'.*: thousands, or decimals", None),
+    "not all": ("a;b;y\n1.000;1,5;1\n2.000;1;1\n1234;2;2\n", {}, "row 2.*row 3.*row 4 holds '1234'.*correct", None),
     "a point": ("a;b;c;y\n38,5;1.5;9;1\n9;2;x;2\n7;3;9;3\n", {}, r"'38,5', .* \(a point\): .* --decimal comma", None),
     "in some cells": ("a;b;c;y\n98.7;1,5;x;1\n987;2,5;x;2\n7;7;x;3\n", {}, "'98.7', with another decimal sign", None),
     "semicolons around": ("a;b;y\n12.345;1;1\n98.712;2;2\n", {}, "row 2 holds '12.345', row 3 .* decimals", None),
@@ -134,11 +128,11 @@ def test_what_is_said(tmp_path, name, recwarn):
 
 def test_words_among_such_numbers_stay(tmp_path):
     (tmp_path / "a.csv").write_text(
-        "a;b;c\n1.234,5;Bonn 1,5;01.02.2024\nunknown;12.345;03.04.2024\nnone;;1\n-2,5;y;2\n"
+        "a;b;c\n1.234,5;Bonn\x07 1,5;01.02.2024\nunknown;12.345;03.04.2024\nnone;;1\n-2,5;y;2\n"
     )
     table = read_table(tmp_path / "a.csv")
     assert table.frame["a"].tolist() == [1234.5, "unknown", "none", -2.5] and not table.unclear
-    assert table.frame["b"].dropna().tolist() == ["Bonn 1,5", "12.345", "y"]
+    assert table.frame["b"].dropna().tolist() == ["Bonn\\x07 1,5", "12.345", "y"]
     assert table.frame["c"].tolist()[:2] == ["01.02.2024", "03.04.2024"]
 
 
@@ -177,8 +171,11 @@ def test_what_was_learned_holds_for_the_same_decimal_sign(tmp_path):
         assert [list(table.unclear) for table in tables] == unclear
     (tmp_path / "a.csv").write_text("a;b\n1'234;1.5\n7;2\n")
     assert read_table(tmp_path / "a.csv").written == Written(".", "'")
+    (tmp_path / "a.csv").write_text("a;b\n1'234.5;1 234.5\n")
+    assert read_table(tmp_path / "a.csv").written == Written(".", None)
     (tmp_path / "a.csv").write_text("a;b\n1,5;2\n")
-    assert read_table(tmp_path / "a.csv", learned=Written(".", ",")).written == Written(",", None)
+    for learned, found in (((".", ","), (",", None)), ((",", "."), (",", "."))):
+        assert read_table(tmp_path / "a.csv", learned=Written(*learned)).written == found
     (tmp_path / "a.csv").write_text("id;a\n1.5;12.345\n2.5;987\n")  # a name shows nothing
     assert [list(read_table(tmp_path / "a.csv", as_is=names).unclear) for names in ([], ["id"])] == [[], ["a"]]
     (tmp_path / "a.csv").write_text("a;b\n1.234.567;1,5\n1.234;2\n")

@@ -19,7 +19,7 @@ import sparsehtp as sht
 from sparsehtp import _stream
 from sparsehtp.cli.options import PathOptions
 from sparsehtp.datasets import Shards
-from sparsehtp.datasets.passes import Passes, joined
+from sparsehtp.datasets.passes import Passes, _total, joined
 from sparsehtp.io.npz import member_shape
 from sparsehtp.io.read_ahead import read_ahead
 
@@ -170,10 +170,11 @@ def test_sparse_files_and_bad_ones(tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "b.npz", X=X[:, 1:], y=y)
     assert [member_shape(tmp_path / "a.npz", name) for name in ("X", "y", "z")] == [X.shape, y.shape, None]
-    with pytest.raises(ValueError, match=r"paths: the files have different numbers of features, \[11, 12\]"):
-        Shards(tmp_path / "?.npz")
+    sentence = r"paths: the files have different numbers of features, \[11, 12\]"
+    cases.refused(ValueError, sentence, lambda: Shards(tmp_path / "?.npz"))
     np.savez(tmp_path / "b.npz", y=y)
     cases.refused(ValueError, "X", lambda: Shards(tmp_path / "?.npz"))
+    cases.refused(ValueError, "^drop: names columns of Parquet", lambda: Shards(tmp_path / "a.npz", drop=["a"]))
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, ">f4"])
@@ -181,12 +182,15 @@ def test_mapped_files_give_the_bits_of_an_archive(tmp_path, kind):
     _, y = DATA["squared"]
     mapped = write_npy(tmp_path / "npy", y, kind=kind)
     assert (len(mapped), mapped.rows, mapped.n_features) == (4, [130, 130, 40, 200], P)
-    assert Shards(tmp_path / "npy" / "*.npy").paths == mapped.paths
+    assert Shards(tmp_path / "npy" / "*.npy", n_features=P).paths == mapped.paths
     assert isinstance(mapped.read(0).X.base, np.memmap) == (kind == np.float32)  # in place, not copied
     one, other = (sht.solve_stream(each, sht.Sparsity(3), l2=0.02) for each in (mapped, write(tmp_path, y)))
     assert one.converged
     for field in ("x", "intercept", "value", "values"):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    weighted = write_npy(tmp_path / "weighted", y, np.arange(N) % 2, kind)
+    assert weighted.n_bytes == sum(path.stat().st_size for path in (tmp_path / "weighted").iterdir())
+    assert len(weighted.files(0)) == 3 and weighted.read(0).weights[:2].tolist() == [0, 1]
     Xf = tmp_path / "npy" / "shard-0000.X.npy"
     np.save(Xf, np.asfortranarray(np.load(Xf)))
     again = sht.solve_stream(Shards(tmp_path / "npy"), sht.Sparsity(3), l2=0.02)
@@ -354,21 +358,22 @@ def test_sums_of_processes_keep_their_digits(monkeypatch):
     part = {"a": np.pi * np.arange(1.0, 7).reshape(2, 3), "b": np.array(1 / 3)}
     for name, found in joined(lambda: part, part).items():
         np.testing.assert_array_equal(found, part[name])
-    with pytest.raises(ZeroDivisionError):
-        joined(lambda: 1 / 0, part)
+    cases.refused(ZeroDivisionError, "division", lambda: joined(lambda: 1 / 0, part))
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("process",))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    np.testing.assert_array_equal(_total(np.ones((2, 3), np.float32), everywhere=everywhere), [2, 2, 2])
 
 
 def test_bad_input(tmp_path):
     shards = write(tmp_path, DATA["squared"][1])
-    with pytest.raises(TypeError, match=r"shards: needs an instance such as sht.datasets.Shards"):
-        sht.solve_stream([X], sht.Sparsity(3))
-    with pytest.raises(TypeError, match="loss: Hinge is not smooth"):
-        sht.solve_stream(shards, sht.Sparsity(3), sht.losses.Hinge())
-    with pytest.raises(ValueError, match=r"labels|target"):
-        sht.solve_stream(shards, sht.Sparsity(3), sht.losses.Logistic())
     counts = write_npy(tmp_path / "counts", RNG.poisson(1, N))
-    with pytest.raises(TypeError, match="Poisson has no finite smoothness to take a step size from"):
-        sht.solve_stream(counts, sht.Sparsity(3), sht.losses.Poisson())
+    for rows, loss, error, sentence in (
+        ([X], sht.losses.Squared(), TypeError, "shards: needs an instance such as sht.datasets.Shards"),
+        (shards, sht.losses.Hinge(), TypeError, "loss: Hinge is not smooth"),
+        (shards, sht.losses.Logistic(), ValueError, "labels|target"),
+        (counts, sht.losses.Poisson(), TypeError, "Poisson has no finite smoothness to take a step size from"),
+    ):
+        cases.refused(error, sentence, lambda rows=rows, loss=loss: sht.solve_stream(rows, sht.Sparsity(3), loss))
 
 
 def test_the_command(tmp_path):

@@ -148,6 +148,14 @@ def test_what_holds_itself_has_a_fingerprint():
     assert len({fingerprint(fun) for fun in (endless, lambda w, x, ring=ring: w, lambda w, x: endless(w, x) + 1)}) == 3
 
 
+class Scaled:  # no pytree
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, w, x):
+        return self.scale * w @ w
+
+
 def away_from(d):
     return lambda w, x: jnp.sum(jnp.abs(w - d) ** 2)
 
@@ -167,6 +175,11 @@ def test_what_is_not_an_array_tells_functions_apart(tmp_path, x64):
     own += [away_from(d) for d in (c, 2 * c, 3.0, 1j, 2j)]
     own += [jax.jit(lambda w, x: jnp.sum(w**4)), functools.partial(term_of_four, c), Power(1.0, 2, c).__call__]
     own += [lambda w, x: jnp.sum(w * TIMES), lambda w, x: term_of_four(w, c, x)]
+    long = (jnp.zeros(2000).at[place].set(1) for place in (999, 1000))
+    own += [functools.partial(lambda held, w, x: w @ w + held.sum(), each) for each in long]
+    kinds = (lambda s: {"a": s}, lambda s: {s}, range, sht.losses.Huber, lambda s: SimpleNamespace(a=s), Scaled)
+    held = [jnp.sin, jnp.cos, np.exp, np.log, jnp.float32, jnp.int32, *(kind(s) for kind in kinds for s in (1, 2))]
+    own += [*held[-2:], *(lambda w, x, *, s=s: w @ w for s in held)]
     texts = {fingerprint(sht.CustomSum(fun, np.ones((5, 4)), like=np.zeros(4))) for fun in own}
     assert len(texts) == len(own)
     objective = sht.CustomSum(own[0], np.ones((5, 4)), like=np.zeros(4))
