@@ -73,7 +73,7 @@ class AbstractDualAscent(AbstractSolver):
         if objective.loss.twice_differentiable:
             a = dual.project(objective.loss.derivative(objective.forward(x0), objective.y))
             point = dual.point(a)
-            finite = jnp.isfinite(point.value) & jnp.isfinite(point.x).all()  # a start far out has slopes without bound
+            finite = jnp.isfinite(point.value)  # a start far out has slopes without bound
             a = jnp.where(jnp.any(x0 != 0) & finite, a, dual.zero())
         else:
             a = dual.zero()

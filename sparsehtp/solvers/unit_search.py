@@ -56,7 +56,7 @@ def local_model(
     z = gather(x, entries)
     A = problem.hess(z, 0.0 if objective.quadratic else DAMPING)
     A = jnp.where(mask[:, None] & mask, (A + A.T) / 2, 0)
-    grad = jnp.where(mask, problem.grad(z), 0)
+    grad = problem.grad(z)
     r = dot(A, z) - grad
     region, c0 = threshold.box(entries), problem.value(z) - dot(grad, z) + 0.5 * dot(z, dot(A, z))
     lower = jnp.full_like(z, -jnp.inf) if region.lower is None else region.lower

@@ -326,6 +326,7 @@ def test_block_sizes_cover_every_active_set():
 def test_bad_input():
     flat = sht.LinearModel(np.eye(3), np.ones(3))
     cases.refused(ValueError, "l2", lambda: sht.solvers.PrimalDual().check(flat, sht.L0L1L2(0.1)))
+    cases.refused(ValueError, "l2", lambda: sht.solvers.DIHT().check(flat, sht.Sparsity(1)))
     for name, wrong in (("rule", "strong"), ("inner", "dual"), ("omega", 0.0), ("include", 0.0)):
         cases.refused(ValueError, name, lambda name=name, wrong=wrong: sht.solvers.PrimalDual(**{name: wrong}))
     cases.refused(ValueError, "effort", lambda: sht.solvers.PricedSubset("best"))
