@@ -154,13 +154,14 @@ def about_means(
     grain = 2 * np.max([_grain(np.abs(v[live]).max(0).astype(dtype)) for v in known.values()], axis=0)
     means: dict[str, HostArray] = {"y": np.zeros(()), "offset": np.zeros(())}
     for name, v in known.items():
-        centre, top = weights @ v, v[live].max(0)
-        mean = np.where(np.abs(centre) > FAR * np.sqrt(weights @ (v - centre) ** 2), centre, 0)
+        own, shares = v[live], weights[live]
+        centre, top = shares @ own, own.max(0)
+        mean = np.where(np.abs(centre) > FAR * np.sqrt(shares @ (own - centre) ** 2), centre, 0)
         high = (top - mean > ceiling) & (name == "offset")
         mean = (np.round(np.where(high, top, mean) / grain) * grain).astype(dtype).astype(float)
-        less = v - mean
-        exact = (less.astype(dtype) == less) & subtracts_exactly(v, mean, less)
-        means[name] = np.where(exact[live].all(0) | (v.astype(dtype) != v).any(0) | high, mean, 0)
+        less = own - mean
+        exact = (less.astype(dtype) == less) & subtracts_exactly(own, mean, less)
+        means[name] = np.where(exact.all(0) | (own.astype(dtype) != own).any(0) | high, mean, 0)
 
     def moved(name: str, v: Array | None) -> Array | None:
         return jnp.asarray((known[name] - means[name]).astype(dtype), dtype) if np.any(means[name]) else v

@@ -51,7 +51,10 @@ def test_the_means_of_targets_and_offsets_have_an_exact_difference_whatever_has_
     deep = sht.LinearModel(X, y, fit_intercept=True)
     np.testing.assert_allclose(np.asarray(deep.y, float) + float(deep.target_mean), y, rtol=1e-15)
     y = np.where(live, Y + np.float32(1e5), np.float32(1e-12))  # of which one, that hardly counts, keeps its digits
-    assert sht.LinearModel(X, y, sample_weight=np.where(live, 1, 0.1), fit_intercept=True).y[3] == y[3]
+    of_more_digits = np.where(np.arange(40) == 4, np.pi * 1e5, y.astype(float))
+    for targets, s in ((y, 1.0), (of_more_digits, 1.0 * (np.arange(40) != 4))):  # beside others without weight, too
+        weights = s * np.where(live, 1, 0.1)
+        assert sht.LinearModel(X, targets, sample_weight=weights, fit_intercept=True).y[3] == y[3]
 
 
 @pytest.mark.parametrize("exponent", [-84, -66, 66, 84])
