@@ -20,10 +20,48 @@ from .data import Data, NumberedNames
 LIBSVM_SUFFIXES = (".libsvm", ".svm", ".svmlight", ".txt", ".binary", ".t", ".scale")
 MAX_FEATURES = 2**27  # a vector of so many numbers takes 1 GiB
 MAX_LINE = 2**26  # bytes
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 _LINE = re.compile(rf"{NUMBER}(\s+(\d+|qid):{NUMBER})*\s*")
 _DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error)
+PACKED = 2**16  # bytes at a time
+
+
+class _Streams(io.RawIOBase):
+    """A .bz2 file, stream after stream: `bz2.open` takes one whose later stream is damaged for a whole one."""
+
+    def __init__(self, path: Path) -> None:
+        self._file, self._stream, self._packed, self._whole = path.open("rb"), bz2.BZ2Decompressor(), b"", False
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._stream.eof:
+                self._packed, self._stream, self._whole = self._stream.unused_data, bz2.BZ2Decompressor(), True
+            if self._stream.needs_input and not self._packed:
+                self._packed = self._file.read(PACKED)
+                if not self._packed and self._whole:
+                    return 0
+                if not self._packed:
+                    raise EOFError("the last stream has no end")
+            part = self._stream.decompress(self._packed, len(buffer))
+            self._packed, self._whole = b"", False
+            if part:
+                buffer[: len(part)] = part
+                return len(part)
+
+
+def _open_bz2(path: Path, mode: str = "rb", **text: Any) -> Any:
+    file = io.BufferedReader(_Streams(path))
+    return io.TextIOWrapper(file, **text) if "t" in mode else file
+
+
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": _open_bz2}
 
 
 class Lines(io.BufferedIOBase):
