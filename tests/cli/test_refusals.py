@@ -106,6 +106,7 @@ fit health.csv --target target --levels poor,fair,good --prove 3 | no proofs for
 fit life.csv --time days | name both columns
 path life.csv --time days | name both columns
 fit life.csv --time days --event dead | event
+fit life.csv --time days --event a | the event is 1
 fit lives.csv --time days --event said --drop died --drop none | but '0 d' in rows 2, 3
 fit lives.csv --time days --event none --drop said | no row has an event
 fit life.csv --time days --event died --loss huber | --loss

@@ -162,3 +162,14 @@ def test_one_against_the_rest_is_a_binary_fit_of_each_class():
     assert list(one.support_) == list(model.coef_[1] != 0)
     one = sht.SparseClassifier(k=0, keep=one.support_, l2=model.refit_l2_, solver="forward").fit(IRIS, SPECIES == 1)
     np.testing.assert_allclose(one.coef_[0], model.coef_[1], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_class_weights_are_sample_weights():
+    options, times = dict(k=2, solver="forward", l2=0.01), SPECIES + 1
+    weighted = sht.SparseClassifier(class_weight={0: 1, 1: 2, 2: 3}, **options).fit(IRIS, SPECIES)
+    repeated = sht.SparseClassifier(**options).fit(np.repeat(IRIS, times, axis=0), np.repeat(SPECIES, times))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+    balanced = sht.SparseClassifier(class_weight="balanced", **options).fit(IRIS[40:], SPECIES[40:])
+    by_hand = sht.SparseClassifier(class_weight={0: 5, 1: 1, 2: 1}, **options).fit(IRIS[40:], SPECIES[40:])
+    np.testing.assert_allclose(balanced.coef_, by_hand.coef_, rtol=1e-6)

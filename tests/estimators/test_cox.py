@@ -35,7 +35,8 @@ def unfitted(monkeypatch):
     """Fits have known coefficients: what is made of them is tested."""
 
     def fit(self, X, *_, **__):
-        self.coef_, self.intercept_ = np.where(np.arange(X.shape[1]) == 0, 40.0, 1.0)[None], np.zeros(1)
+        coef = np.where(np.arange(X.shape[1]) == 0, 40, 1)
+        self.coef_, self.intercept_ = coef[None].astype(X.dtype), np.zeros(1)
         return []
 
     monkeypatch.setattr(sht.SparseCox, "_fit", fit)

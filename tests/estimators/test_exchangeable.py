@@ -127,7 +127,7 @@ def test_gains_between_columns_that_are_nearly_the_same(seed, apart):
     check_swaps(model.swaps_, chosen, value, 5)
 
 
-@pytest.mark.parametrize("empty", [[], [2], [5]])
+@pytest.mark.parametrize("empty", [[], [2], [5], [2, 5]])
 def test_scores_are_gains_of_quadratic_forms(empty):
     """Columns of zeros gain nothing, chosen or not; what nearly depends on the others is in doubt."""
     rng, chosen = np.random.default_rng(7), np.array([1, 2, 4])

@@ -67,6 +67,11 @@ def test_labels_and_their_order(fitted):
         np.testing.assert_allclose(turned.thresholds_, -fitted.thresholds_[::-1], atol=1e-9)
         np.testing.assert_array_equal(turned.predict(X), fitted.predict(X))
         np.testing.assert_allclose(turned.predict_proba(X), fitted.predict_proba(X), atol=1e-9)
+    for kinds in (pd.cut(CODE, [-1, 0.5, 1.5, 2.5, 4]).categories, [0.5, 1.5, 2.5, 3.5], ["none", 1, 2, (3, 4)]):
+        other = make().fit(X, y := pd.Categorical.from_codes(CODE, kinds, ordered=True))
+        assert list(other.levels_) == list(other.classes_) == list(kinds)
+        np.testing.assert_allclose(other.coef_, fitted.coef_)
+        assert kinds[0] == "none" or other.score(X, y) == fitted.score(X, Y)
     unordered = make().fit(X, pd.Categorical(Y, order))
     assert list(unordered.classes_) == list(NAMES)
 

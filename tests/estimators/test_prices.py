@@ -66,6 +66,17 @@ def test_a_function_is_a_criterion():
         sht.SparseRegressor(lambda loss, k, p, W: np.full(k.shape, np.inf)).fit(X, Y)
 
 
+@pytest.mark.later
+def test_a_criterion_compares_a_list_of_l2():
+    grid = [1e-6, 0.1, 1.0]
+    model = sht.SparseRegressor("aic", l2=grid).fit(X, Y)
+    each = [sht.SparseRegressor("aic", l2=l2).fit(X, Y) for l2 in grid]
+    values = [sht.information_criterion(one.path_, "aic").values.min() for one in each]
+    best = each[int(np.argmin(values))]
+    assert model.l2_ == best.l2_ and model.refit_l2_ == model.l2_
+    np.testing.assert_allclose(model.coef_, best.coef_, rtol=1e-6)
+
+
 def test_folds_with_features_of_their_own_share_prices():
     triples = [(np.arange(60) % 3 != fold, np.arange(60) % 3 == fold, X + fold) for fold in range(3)]
     seen = sht.SparseRegressor(l0=[0.1, 0.02], l2=0.01, cv=triples, rule="best").fit(X, Y)

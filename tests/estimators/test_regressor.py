@@ -175,6 +175,14 @@ def test_the_features_and_coefficients_of_exhaustive_search():
     assert certificate.swap_gain == 0 and certificate.stationary and model.certificate_ is certificate
 
 
+@pytest.mark.slow
+def test_one_column_is_one_response():
+    flat, column = (sht.SparseRegressor(k=2).fit(X, y) for y in (SEVERAL[:, 0], SEVERAL[:, :1]))
+    np.testing.assert_array_equal(column.coef_, flat.coef_[None])
+    np.testing.assert_array_equal(column.predict(X), flat.predict(X)[:, None])
+    assert column.certificate_.statement == flat.certificate_.statement
+
+
 def test_the_score_of_counts_is_the_mean_over_the_responses():
     counts = RNG.poisson(np.exp(0.3 * X @ B / np.abs(X @ B).max() + 1))
     model = sht.SparseRegressor(k=2, loss="poisson", solver="htp").fit(X, counts)

@@ -154,6 +154,42 @@ def test_criteria(name):
     assert model.k_ == np.argmin(N * np.log(np.mean(residuals**2, axis=1)) + penalty[name]) >= 2
 
 
+@pytest.mark.slow
+def test_l2_for_each_feature():
+    each = np.linspace(0.1, 0.2, P)
+    for k in ("cv", "bic"):
+        np.testing.assert_array_equal(sht.SparseRegressor(k, l2=each).fit(X, Y).l2_, each)
+
+
+@pytest.mark.slow
+def test_a_weight_counts_as_rows_in_a_criterion():
+    weights = np.random.default_rng(0).integers(1, 3, N)
+    weighted = sht.SparseRegressor("bic", solver="foba").fit(X, Y, weights)
+    repeated = clone(weighted).fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights))
+    assert weighted.path_.total_weight == weights.sum()
+    np.testing.assert_array_equal(repeated.support_, weighted.support_)
+
+
+@pytest.mark.slow
+def test_fewer_folds_where_data_are_few():
+    with pytest.warns(UserWarning, match="^cv: 3 folds"):
+        model = sht.SparseClassifier(solver="foba").fit(X[:20], np.arange(20) >= 17)
+    assert model.cv_results_["scores"].shape[0] == 3
+
+
+@pytest.mark.later
+def test_a_criterion_takes_candidates():
+    by_rule = sht.SparseRegressor(k=range(P), solver="forward", rule="bic").fit(X, Y)
+    by_name = sht.SparseRegressor(k="bic", solver="forward").fit(X, Y)
+    assert by_rule.k_ == by_name.k_ and by_rule.cv_results_ is None and len(by_rule.path_) == P
+
+
+@pytest.mark.later
+def test_folds_choose_l2_for_a_given_k():
+    alone = sht.SparseRegressor(k=2, l2=[1.0, 0.01], solver="forward", cv=KFold(3)).fit(X, Y)
+    assert alone.k_ == 2 and alone.cv_results_["scores"].shape == (3, 2)
+
+
 CHOOSERS = [
     sht.LowRankRegressor(),
     sht.SparseLDA(),

@@ -158,6 +158,18 @@ def test_the_rules_are_their_definitions(seed):
     assert impatient["strong_ridge_index"] == never["strong_ridge_index"]
 
 
+@pytest.mark.later
+def test_the_estimator_chooses_the_same():
+    folds = list(KFold(5, shuffle=True, random_state=1).split(X))
+    estimator = sht.SparseRegressor(cv=folds).fit(X, Y)
+    with jax.enable_x64(True):
+        ks, l2s = np.unique(estimator.cv_results_["ks"]), np.unique(estimator.cv_results_["l2s"])
+        choice = sht.choose(model(), None, ks=ks, l2s=l2s, folds=folds)
+    assert (estimator.k_, estimator.l2_) == (choice.k, choice.l2)
+    np.testing.assert_allclose(estimator.coef_, choice.solution.x, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(estimator.cv_results_["mean_loss"], choice.scores.mean, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("objective", "options", "sentence"),
     [

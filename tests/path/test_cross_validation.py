@@ -123,6 +123,16 @@ def test_fold_numbers_are_the_pairs_that_they_name():
         assert number == 3
 
 
+@pytest.mark.later
+def test_folds_by_number_choose_as_their_pairs():
+    ids, objective = np.random.default_rng(1).integers(-1, 4, 40), screening.model()
+    pairs = [(np.flatnonzero(ids != each), np.flatnonzero(ids == each)) for each in range(4)]
+    for run, solver in ((sht.cross_validate, SOLVER), (lambda *a, **b: sht.choose(*a, **b).scores, sht.solvers.HTP())):
+        found, expected = (run(objective, ks=KS, l2s=L2S, folds=folds, solver=solver) for folds in (ids, pairs))
+        np.testing.assert_array_equal(found.scores, expected.scores)
+        np.testing.assert_array_equal(found.fold_weight, [len(test) for _, test in pairs])
+
+
 def test_share_of_wrong_labels():
     X, y = screening.data(labels=True)
     objective = screening.model(labels=True, l2=0.1)

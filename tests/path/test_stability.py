@@ -16,6 +16,27 @@ from sparsehtp.grids import stability as _stability
 SOLVER = screening.Screening()
 
 
+@pytest.mark.later
+def test_probabilities_equal_a_loop_over_subsamples(monkeypatch):
+    drawn = []
+    draw = _stability._subsamples
+    monkeypatch.setattr(_stability, "_subsamples", lambda *a: (drawn.append(draw(*a)), drawn[0])[1])
+    X, y = screening.data(n=45)
+    weights = np.arange(45.0) >= 5  # rows without one are not drawn
+    objective = sht.LinearModel(X, y, sample_weight=weights, fit_intercept=True, standardize=True)
+    stability = sht.stability_selection(objective, ks=[1, 3], n_resamples=10, solver=SOLVER)
+    counts = np.zeros((2, 8))
+    for rows in drawn[0]:
+        assert rows.sum() == 20 and not rows[:5].any()
+        part = sht.LinearModel(X[rows], y[rows], fit_intercept=True, standardize=True)
+        path = sht.solve_path(part, ks=[1, 3], solver=SOLVER)
+        for j in range(2):
+            counts[j, path.support.idx[j][path.support.mask[j]]] += 1
+    np.testing.assert_allclose(stability.probabilities, counts / 10)
+    assert (drawn[0][::2] ^ drawn[0][1::2])[:, 5:].all()  # complementary pairs
+    np.testing.assert_array_equal(stability.selected(0.6), counts >= 6)
+
+
 def test_what_is_drawn_and_what_is_counted(monkeypatch):
     """Rows of a group go together, in halves that share none; a unit counts once for a size that has it."""
     rng, grids = np.random.default_rng(0), []

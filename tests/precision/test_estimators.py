@@ -148,6 +148,29 @@ def test_a_matrix_says_its_number_of_samples_or_nothing_of_it(monkeypatch, optio
     assert not sht.SparsePrecision(k=5, assume_centered=True).fit(moved).location_.any()
 
 
+@pytest.mark.later
+def test_covariances_and_correlations():
+    data, S = sht.SparsePrecision(k=5).fit(X), empirical(X)
+    again = sht.SparsePrecision(k=5, covariance="precomputed", n_samples=300).fit(S)
+    np.testing.assert_allclose(again.precision_, data.precision_, atol=1e-8)
+    scale = np.sqrt(np.diag(S))
+    correlation = sht.SparsePrecision(k="ebic", covariance="precomputed", n_samples=300).fit(S / np.outer(scale, scale))
+    direct = sht.SparsePrecision(k="ebic").fit(X)
+    np.testing.assert_array_equal(correlation.support_, direct.support_)
+    np.testing.assert_allclose(correlation.precision_, direct.precision_ * np.outer(scale, scale), atol=1e-7)
+
+
+@pytest.mark.later
+def test_means_and_kept_edges():
+    centred = sht.SparsePrecision(k=28, assume_centered=True, shrinkage=0).fit(X + 1)
+    np.testing.assert_allclose(centred.covariance_, (X + 1).T @ (X + 1) / 300, atol=1e-7)
+    i, j = np.argwhere(np.triu(TRUTH == 0, 1))[0]
+    kept = sht.SparsePrecision(k=3, keep=[(i, j)]).fit(X)
+    assert kept.support_[i, j] and np.count_nonzero(np.triu(kept.support_)) == 4 and kept.k_ == 3
+    named = sht.SparsePrecision(k=3, keep=[[NAMES[j], NAMES[i]]]).fit(FRAME)
+    np.testing.assert_array_equal(named.support_, kept.support_)
+
+
 def test_edges_to_keep_have_numbers_or_names():
     named, numbered = (graph.pair_threshold(keep, NAMES).keep for keep in ([[NAMES[3], NAMES[1]]], [(1, 3)]))
     assert named.tolist() == numbered.tolist() and named.size and not graph.pair_threshold(None, NAMES).keep.size
