@@ -303,10 +303,9 @@ def _proof(tree: Tree, threshold: Sparsity) -> Proof:
 def _collected(tree: Tree, threshold: Sparsity) -> Collected:
     tree.settle_collection()
     masks = np.zeros((len(tree.found), tree.problem.n_features), bool)
-    values = np.zeros(len(tree.found))
-    for i, (members, value, _) in enumerate(tree.found.values()):
+    for i, (members, *_) in enumerate(tree.found.values()):
         masks[i, tree.problem.features[members]] = True
-        values[i] = value + tree.problem.floor
+    values = np.array([value for _, value, _ in tree.found.values()], float) + tree.problem.floor
     masks[:, np.asarray(threshold.keep)] = True
     share = masks.mean(0) if len(masks) else np.zeros(masks.shape[1])
     return Collected(masks, values, share, tree.done and not np.isfinite(tree.cap))
