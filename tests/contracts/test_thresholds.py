@@ -123,7 +123,7 @@ def test_static_limits():
     leaves = cases.bound_to(sht.LeafSparsity(2))  # of 2 and 4 entries
     for limit, blocks in ((None, (2, 4)), (3, (2, 3)), ({"a": 1, "b": 9}, (1, 4))):
         bound = sht.LeafSparsity(1, limit).bind(leaves)
-        assert tuple(most for *_, most in bound.blocks) == blocks and bound.select(jnp.zeros(6)).idx.size == sum(blocks)
+        assert tuple(most for *_, most in bound.blocks) == blocks and bound.select(np.zeros(6)).idx.size == sum(blocks)
     cases.refused(ValueError, "r: is 9, but a .* has rank 8", lambda: sht.Rank(9).bind(Unscaled((9, 8))))
     extreme = Unscaled((3,), rescaled=True)
     assert sht.L0L1L2(0.1).bind(extreme).k_max == 3
