@@ -293,6 +293,8 @@ def test_rounding_that_a_fit_leaves_takes_in_no_feature():
         y = X[:, [1, 4, KEEP]] @ rng.uniform(1, 2, 3) + 1e3
         trail = path(sht.solvers.FoBa(), model("squared", X, y, np.ones(N), 0.0, np.zeros(N)))
         assert sorted(features(trail, K_MAX)) == [1, 4, KEEP] and trail.result[K_MAX] == RESULTS.converged
+    below, above = (sht.solvers.FoBa()._gains(sht.Sparsity(1, k_max=1), jnp.asarray(F)).least for F in (-2.0, 2.0))
+    assert below == above > 0, "also of a form below zero"
 
 
 def test_what_they_do_not_take():
