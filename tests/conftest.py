@@ -20,13 +20,13 @@ jaxtyping.jaxtyped = shapes.jaxtyped
 jaxtyping.install_import_hook(shapes.MODULES, "shapes.checked")  # before anything imports them
 
 from sparsehtp import _programs  # noqa: E402
-from sparsehtp._programs import CPU_OPTIONS, clear  # noqa: E402
 
 os.environ.setdefault(
     "SPARSEHTP_CACHE", str(Path(__file__).parent / ".programs")
 )  # for processes that tests start, too
 if jax.__version_info__ >= (0, 10):  # an older XLA may not know them, and ends the process
-    os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={value}".lower() for name, value in CPU_OPTIONS.items()))
+    flags = (f"--{name}={value}".lower() for name, value in _programs.CPU_OPTIONS.items())
+    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 gc.set_threshold(100_000, 20, 20)  # tracing makes many objects that live: a twentieth of the time went into collections
 
 JAX, PACKAGE = (str(Path(module.__file__).parent) for module in (jax, _programs))
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config, items):
 def few_programs():
     """Drop compiled programs after every file: thousands of them exhaust a process's memory maps, and it crashes."""
     yield
-    clear()
+    _programs.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def not_too_many_programs():
     yield
     maps = Path("/proc/self/maps")
     if next(DONE) % 10 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
-        clear()
+        _programs.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -350,19 +350,22 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
         samples, *rest = self.args
         function, live = self.function, self.sample_weight > 0
 
-        # A row without weight is read as the first that has one: its term, or a derivative of it, may be infinite.
         def counted(leaf: Array) -> Array:
-            return jnp.where(live.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, leaf[jnp.argmax(live)])
+            return jnp.where(live.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, leaf[self._first()])
 
         values = jax.vmap(lambda sample: function(tree, sample, *rest))(jax.tree.map(counted, samples))
         share = (self.sample_weight / jnp.sum(self.sample_weight)).astype(values.dtype)
         return jnp.sum(share * values.T, axis=-1)
 
+    def _first(self) -> Int[Array, ""]:
+        """A row with a weight; those without are read as it, since their terms or derivatives of these may be infinite."""
+        return jnp.argmax(self.sample_weight > 0)
+
     def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
         """The term of sample i, times n s_i / sum s."""
         samples, *rest = self.args
         weight = self.n_samples * self.sample_weight[i] / jnp.sum(self.sample_weight)
-        i = jnp.where(weight > 0, i, jnp.argmax(self.sample_weight > 0))  # as in `_call`
+        i = jnp.where(weight > 0, i, self._first())
         value = self.function(self._tree(x), jax.tree.map(lambda leaf: leaf[i], samples), *rest)
         return jnp.asarray(weight * value, x.dtype)
 
