@@ -358,7 +358,7 @@ class CustomSum(AbstractCustom, AbstractFiniteSum):
         return jnp.sum(share * values.T, axis=-1)
 
     def _first(self) -> Int[Array, ""]:
-        """A row with a weight; those without are read as it, since their terms or derivatives of these may be infinite."""
+        """A row with a weight. Those without are read as it: their terms or derivatives of these may be infinite."""
         return jnp.argmax(self.sample_weight > 0)
 
     def term(self, x: Float[Array, "d"], i: Int[Array, ""]) -> Float[Array, ""]:
